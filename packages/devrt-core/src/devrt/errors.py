@@ -324,6 +324,15 @@ _BY_REASON: dict[str, type[DevrtError]] = {
 }
 
 
+_LOSS = "raised PeerLostError: "
+
+
+def _lost_processes(message: str) -> tuple[int, ...]:
+    """Return the processes that the text of a loss names: ``Lost: processes 1, 3.``."""
+    words = message.partition(_LOSS)[2].partition("Lost: process")[2].partition(".")[0]
+    return tuple(int(word) for word in words.removeprefix("es").split(",") if word.strip())
+
+
 def from_status(code: int, message: str, /, *, reason: str = "", **data: Any) -> DevrtError:
     """Make the error for a native status; the one translation that native modules use.
 
@@ -346,4 +355,6 @@ def from_status(code: int, message: str, /, *, reason: str = "", **data: Any) ->
     known = code in StatusCode._value2member_map_  # a foreign runtime may number its own
     status = StatusCode(code) if known else StatusCode.UNKNOWN
     cls = _BY_REASON.get(reason) or _BY_CODE.get(status, DevrtError)
+    if _LOSS in message:  # a function of Python raised it in a program, of which this is the text
+        cls, data["processes"] = PeerLostError, _lost_processes(message)
     return cls(message, code=status, **{k: v for k, v in data.items() if v != ""})

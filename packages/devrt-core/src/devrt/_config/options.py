@@ -53,6 +53,12 @@ CORE_OPTIONS = (
         help="Where plugins are probed: here, or each in a child process first.",
     ),
     OptionSpec(
+        name="cpu_collectives_implementation",
+        type=str,
+        help="How programs on CPUs of several processes exchange data: an engine of collectives "
+        "('gloo', 'mpi', 'store') or 'none'; unset: the first that every process has.",
+    ),
+    OptionSpec(
         name="traceback_filtering",
         type=str,
         default="auto",

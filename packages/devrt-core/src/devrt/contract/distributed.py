@@ -71,8 +71,11 @@ def options_with_job(options: Mapping[str, Any], job: Job | None) -> dict[str, A
 class CpuCollectives(Protocol):
     """How the processes of a cluster exchange the host's data within one program."""
 
-    def make_communicator(self, process_ids: Sequence[int]) -> Any:
-        """Return a connection among these processes, of which this one is one."""
+    def make_communicator(self, process_ids: Sequence[int], rank: int) -> Any:
+        """Return a connection among these processes, of which this one is number ``rank``.
+
+        It is a `devrt.contract.Collectives` in which each process is one rank, in their order.
+        """
 
 
 class TransferServerInterfaceFactory(Protocol):

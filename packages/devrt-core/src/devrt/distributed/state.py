@@ -63,6 +63,8 @@ class State:
         As given.
     collectives : HostCollectives or None
         What devrt itself exchanges data with the other processes by, once it has.
+    communicators : tuple of HostCollectives
+        What its programs exchange data by.
     """
 
     process_id: int = 0
@@ -72,6 +74,7 @@ class State:
     coordinator_address: str | None = None
     partition_index: int | None = None
     collectives: HostCollectives | None = None
+    communicators: tuple[HostCollectives, ...] = ()
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -99,12 +102,13 @@ class State:
     def _leave(self) -> None:
         with self._lock:
             client, service, group = self.client, self.service, self.collectives
+            groups = (*self.communicators, *(() if group is None else (group,)))
             if client is not None:
                 default_runtime().join(None)
             vars(self).update({name: getattr(State, name) for name in State.__annotations__})
         try:
-            if group is not None:
-                group.close()
+            for each in groups:
+                each.close()
             if client is not None:
                 client.shutdown()
         finally:

@@ -21,6 +21,8 @@ from devrt.distributed import DistributedRuntimeClient as DistributedRuntimeClie
 from devrt.distributed import DistributedRuntimeService as DistributedRuntimeService
 from devrt.distributed import get_distributed_runtime_client as get_distributed_runtime_client
 from devrt.distributed import get_distributed_runtime_service as get_distributed_runtime_service
+from devrt.distributed.collectives import make_gloo_tcp_collectives as make_gloo_tcp_collectives
+from devrt.distributed.collectives import make_mpi_collectives as make_mpi_collectives
 from devrt.layout import Layout as Layout
 from devrt.layout import PjRtLayout as PjRtLayout
 from devrt.runtime import initialize_pjrt_plugin as initialize_pjrt_plugin

@@ -16,10 +16,12 @@ from devrt.contract import (
     DistributedRuntimeClient,
     TransferServerInterfaceFactory,
 )
+from devrt.distributed.collectives import use_collectives
 from devrt.errors import (
     BackendInitializationError,
     DeadlineExceededError,
     DistributedError,
+    InvalidTypeError,
     UnimplementedError,
 )
 from devrt.runtime import default_runtime
@@ -98,7 +100,9 @@ def make_cpu_client(
     node_id, num_nodes
         Which of how many processes this is. Device ids are contiguous by node.
     collectives
-        None: no client here exchanges data among processes.
+        How its programs exchange data with other processes: what `make_gloo_tcp_collectives` or
+        `make_mpi_collectives` returns. None: as the option ``cpu_collectives_implementation`` says,
+        in a job that `devrt.distributed.initialize` joined; elsewhere such programs are refused.
     num_devices
         Number of virtual devices of this process; the option ``num_cpu_devices`` when omitted.
     get_local_topology_timeout_minutes, get_global_topology_timeout_minutes
@@ -123,9 +127,8 @@ def make_cpu_client(
     InvalidTypeError
         If a number is no int, or an object lacks a method that it must have.
     UnimplementedError
-        If ``collectives`` or a ``transfer_server_factory`` is given.
+        If a ``transfer_server_factory`` is given.
     """
-    _refuse_given("collectives", collectives, "programs exchange data within this process")
     _refuse_given("transfer_server_factory", transfer_server_factory, "there is no server")
     options = {
         "asynchronous": asynchronous,
@@ -136,7 +139,16 @@ def make_cpu_client(
         "get_local_topology_timeout_minutes": get_local_topology_timeout_minutes,
         "get_global_topology_timeout_minutes": get_global_topology_timeout_minutes,
     }
-    return _made("cpu", options)
+    if collectives is not None and not callable(getattr(collectives, "make_communicator", None)):
+        msg = (
+            "collectives must have the method make_communicator, as what make_gloo_tcp_collectives "
+            f"returns has; an object of type {type(collectives).__name__} has none."
+        )
+        raise InvalidTypeError(msg, operation="make_cpu_client", argument="collectives")
+    client = _made("cpu", options)
+    if collectives is not None:
+        use_collectives(client, collectives)
+    return client
 
 
 def _made(platform: str, options: Mapping[str, Any]) -> Client:

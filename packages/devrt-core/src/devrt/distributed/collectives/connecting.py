@@ -7,7 +7,7 @@ import itertools
 import json
 import socket
 import weakref
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -17,7 +17,7 @@ from devrt.distributed.state import global_state
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.records import Available, Unavailable
 
-__all__ = ["connect", "engines", "of_job"]
+__all__ = ["connect", "connect_by", "engines", "of_job", "own_host"]
 
 _GROUP = "devrt_collectives"
 _generations: weakref.WeakKeyDictionary[Any, dict[str, Iterator[int]]]
@@ -51,8 +51,9 @@ def connect(
     name: str = "world",
     timeout: float = 300.0,
     checks: bool = True,
+    processes: Sequence[int] | None = None,
 ) -> HostCollectives:
-    """Connect the processes of this job for collectives; every process calls it.
+    """Connect processes of this job for collectives; each of them calls it.
 
     Parameters
     ----------
@@ -64,11 +65,13 @@ def connect(
         Seconds that an operation waits for the other processes.
     checks
         Whether each operation compares first that all ranks ask for the same.
+    processes
+        The processes, of which this is one; all of the job when omitted.
 
     Returns
     -------
     HostCollectives
-        Its ranks are the processes.
+        Its ranks are the processes, in the order given.
 
     Raises
     ------
@@ -90,17 +93,53 @@ def connect(
             "devrt.distributed.initialize() first, or connect('mpi') under MPI's launcher."
         )
         raise InvalidArgumentError(msg)
+    members = tuple(range(job.num_processes)) if processes is None else tuple(processes)
+    rank = _rank(job, members)
+    name = name if processes is None else f"{name}/{'-'.join(map(str, members))}"
     counters = _generations.setdefault(job.client, {})
     name = f"{name}/{next(counters.setdefault(name, itertools.count()))}"
-    engine = _agreed(job, name, timeout) if engine is None else engine
+    engine = _agreed(job, name, timeout, members) if engine is None else engine
     if engine == _MPI:
-        return _mpi(job.process_id, job.num_processes, timeout, checks)
+        of_all = None if processes is None else members
+        made = _mpi(rank, len(members), timeout, checks, of_all)
+    else:
+        host = own_host(job.coordinator_address)
+        made = connect_by(engine, job.client, rank, len(members), name, host, timeout, checks)
+    made.watch(job.client, members)
+    return made
+
+
+def connect_by(
+    engine: str,
+    client: Any,
+    rank: int,
+    size: int,
+    name: str,
+    host: str,
+    timeout: float,
+    checks: bool,
+) -> HostCollectives:
+    """Connect processes by an engine that takes nothing but a store of keys; see `connect`.
+
+    Parameters
+    ----------
+    engine
+        The engine.
+    client
+        The connection to the keys, through which the processes find each other.
+    rank, size
+        Which of how many processes this is.
+    name
+        What tells this communicator from all others, of earlier ones too.
+    host
+        The address of this process for the others.
+    timeout, checks
+        As of `connect`.
+    """
     if engine == _STORE:
         from devrt.distributed.collectives.through_store import StoreCollectives
 
-        return StoreCollectives(
-            job.client, job.process_id, job.num_processes, name, timeout, checks
-        )
+        return StoreCollectives(client, rank, size, name, timeout, checks)
     found = _brought().get(engine)
     if found is None:
         known = ", ".join(sorted({_MPI, _STORE, *_brought()}))
@@ -111,38 +150,46 @@ def connect(
     if isinstance(answer, Unavailable):
         msg = f"collectives through {engine} cannot be used: {answer.reason}. {answer.remedy}"
         raise UnimplementedError(msg, engine=engine)
-    made: HostCollectives = module.connect(
-        job.client,
-        job.process_id,
-        job.num_processes,
-        name,
-        _own_host(job.coordinator_address),
-        timeout,
-        checks,
-    )
+    made: HostCollectives = module.connect(client, rank, size, name, host, timeout, checks)
     return made
 
 
-def _mpi(rank: int | None, size: int | None, timeout: float, checks: bool) -> HostCollectives:
+def _rank(job: Any, members: tuple[int, ...]) -> int:
+    if job.process_id not in members or len(set(members)) != len(members):
+        msg = (
+            f"processes are {members}, each of which calls connect: name this one, "
+            f"{job.process_id}, and each once."
+        )
+        raise InvalidArgumentError(msg, processes=members)
+    return members.index(job.process_id)
+
+
+def _mpi(
+    rank: int | None,
+    size: int | None,
+    timeout: float,
+    checks: bool,
+    members: Sequence[int] | None = None,
+) -> HostCollectives:
     from devrt.distributed.collectives.mpi import MpiCollectives
 
-    return MpiCollectives(rank, size, timeout, checks)
+    return MpiCollectives(rank, size, timeout, checks, members)
 
 
-def _agreed(job: Any, name: str, timeout: float) -> str:
-    """Return the first engine that every process has, in the order of process 0."""
+def _agreed(job: Any, name: str, timeout: float, members: Sequence[int]) -> str:
+    """Return the first engine that every process has, in the order of the first one."""
     milliseconds = max(1, round(timeout * 1000))
     prefix = f"devrt/collectives/{name}/engines"
     mine = json.dumps(engines())
     job.client.key_value_set(f"{prefix}/{job.process_id}", mine, allow_overwrite=True)
     found = [
         json.loads(job.client.blocking_key_value_get(f"{prefix}/{process}", milliseconds))
-        for process in range(job.num_processes)
+        for process in members
     ]
     return str(next(engine for engine in found[0] if all(engine in one for one in found)))
 
 
-def _own_host(address: str | None) -> str:
+def own_host(address: str | None) -> str:
     """Return this machine's address on the way to the coordinator, by which the others reach it."""
     first = (address or "").rpartition("://")[2].partition("/")[0].partition(",")[0]
     host, _, port = first.rpartition(":")

@@ -11,8 +11,9 @@ from typing import Any
 import numpy as np
 
 from devrt.contract import Collectives
+from devrt.distributed.collectives.losses import named_loss
 from devrt.distributed.collectives.reductions import check_reduction, finished, prepared
-from devrt.errors import ClosedError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import ClosedError, InvalidArgumentError, InvalidTypeError, PeerLostError
 
 __all__ = ["HostCollectives"]
 
@@ -42,6 +43,7 @@ class HostCollectives(Collectives):
         self._checks = checks
         self._lock = threading.Lock()
         self._closed = False
+        self._watched: tuple[Any, Sequence[int]] | None = None
 
     @property
     def size(self) -> int:
@@ -57,6 +59,18 @@ class HostCollectives(Collectives):
     def ranks(self) -> tuple[int, ...]:
         """The ranks of this process."""
         return (self._rank,)
+
+    def watch(self, client: Any, processes: Sequence[int]) -> None:
+        """Let a job's service name the processes that an engine finds lost.
+
+        Parameters
+        ----------
+        client
+            The connection to the service.
+        processes
+            That of each rank.
+        """
+        self._watched = (client, processes)
 
     def all_reduce(
         self, values: Sequence[Any], op: str = "sum", *, donate: bool = False
@@ -267,12 +281,18 @@ class _Held:
         self._group._lock.acquire()
         try:
             self._group._enter(self._what, self._x)
-        except BaseException:
-            self._group._lock.release()
+        except BaseException as error:
+            self._end(error)
             raise
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
+        self._end(error)
+
+    def _end(self, error: BaseException | None) -> None:
         self._group._lock.release()
+        watched = self._group._watched
+        if watched is not None and isinstance(error, PeerLostError):
+            raise named_loss(error, *watched) from error.__cause__
 
 
 def _only(values: Sequence[Any], operation: str) -> Array:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import Any
 
 import numpy as np
@@ -56,23 +56,33 @@ class MpiCollectives(HostCollectives):
         Seconds that an operation waits for the other processes.
     checks
         As of `HostCollectives`.
+    members
+        The processes, by MPI's numbers, that call this; all of them when omitted.
     """
 
     engine = "mpi"
 
     def __init__(
-        self, rank: int | None, size: int | None, timeout: float, checks: bool = True
+        self,
+        rank: int | None,
+        size: int | None,
+        timeout: float,
+        checks: bool = True,
+        members: Sequence[int] | None = None,
     ) -> None:
         self._mpi = mpi()
         world = self._mpi.COMM_WORLD
-        if size is not None and size != world.size:
+        if members is None and size is not None and size != world.size:
             msg = (
                 f"the job has {size} processes, and MPI's launcher started {world.size}. Start "
                 "them together, or use another engine."
             )
             raise InvalidArgumentError(msg, engine="mpi")
         # Messages of its own, in the order of the job's numbers.
-        self._group = world.Split(0, world.rank if rank is None else rank)
+        if members is None:
+            self._group = world.Split(0, world.rank if rank is None else rank)
+        else:
+            self._group = world.Create_group(world.group.Incl(list(members)))
         self._group.Set_errhandler(self._mpi.ERRORS_RETURN)
         self._timeout = timeout
         super().__init__(self._group.rank, self._group.size, checks)

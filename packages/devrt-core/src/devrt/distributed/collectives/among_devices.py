@@ -1,0 +1,277 @@
+"""Collectives between the devices of several processes, each of which has some of them.
+
+What a process's own devices have is put together here, so that one exchange between processes
+serves all of them. Groups of devices that span the same processes are exchanged together.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Any
+
+import numpy as np
+
+from devrt._support.record import record
+from devrt.distributed.collectives.host import HostCollectives
+from devrt.distributed.collectives.reductions import finished, prepared, reduced
+from devrt.errors import UnimplementedError
+
+__all__ = ["Connect", "Plan", "exchange"]
+
+Array = np.ndarray[Any, np.dtype[Any]]
+Arrays = Mapping[int, Array]
+"""By the numbers of devices."""
+
+Connect = Callable[[tuple[int, ...]], HostCollectives]
+"""Returns the communicator of some processes, in ascending order; each is one rank."""
+
+_REDUCTIONS = {"add": "sum", "maximum": "max", "minimum": "min", "multiply": "prod"}
+
+
+@record(frozen=True, slots=True)
+class Plan:
+    """What the devices of a program exchange.
+
+    Attributes
+    ----------
+    kind : str
+        The operation, by StableHLO's name.
+    op : str
+        What a reduction does with two elements, by StableHLO's name.
+    groups : tuple of tuple of int
+        The devices that exchange with each other, in order; of a permutation pairs of a source and
+        a target.
+    axis, other : int
+        The dimension that is divided or joined; that along which an all-to-all joins.
+    """
+
+    kind: str
+    op: str
+    groups: tuple[tuple[int, ...], ...]
+    axis: int
+    other: int
+
+
+@record(frozen=True, slots=True)
+class _Part:
+    """The groups that span the same processes, as one of these sees them."""
+
+    plan: Plan
+    processes: tuple[int, ...]
+    groups: tuple[tuple[int, ...], ...]
+    owners: Sequence[int]
+    me: int
+    peers: HostCollectives | None
+
+    def members(self, group: Sequence[int], process: int) -> list[int]:
+        """Return the devices of a group that a process has."""
+        return [device for device in group if self.owners[device] == process]
+
+    def mine(self, group: Sequence[int]) -> list[int]:
+        return self.members(group, self.me)
+
+    @property
+    def most(self) -> int:
+        """How many devices a process has in a group at most: blocks are padded to it."""
+        return max(len(self.members(g, p)) for g in self.groups for p in self.processes)
+
+
+def exchange(
+    plan: Plan, given: Arrays, results: Arrays, owners: Sequence[int], me: int, connect: Connect
+) -> None:
+    """Exchange the arrays of this process's devices; every process that has some calls it.
+
+    Parameters
+    ----------
+    plan
+        What is exchanged.
+    given, results
+        What each device of this process gives, and where its result goes.
+    owners
+        The process of each device.
+    me
+        This process.
+    connect
+        Returns a communicator; processes that come for several come for them in one order.
+    """
+    run = _KINDS.get(plan.kind)
+    if run is None or (plan.kind in _REDUCING and plan.op not in _REDUCTIONS):
+        msg = f"{plan.kind} {plan.op} cannot be done between processes. Use psum, pmax or pmin."
+        raise UnimplementedError(msg, operation=plan.kind)
+    for device in results:
+        if plan.kind == "collective_permute":
+            results[device][...] = 0
+    for processes, groups in _by_processes(plan, owners):
+        if me in processes:
+            peers = connect(processes) if len(processes) > 1 else None
+            run(_Part(plan, processes, groups, owners, me, peers), given, results)
+
+
+def _by_processes(
+    plan: Plan, owners: Sequence[int]
+) -> Iterator[tuple[tuple[int, ...], tuple[tuple[int, ...], ...]]]:
+    """Yield sets of processes and their groups.
+
+    All processes go through them in one order, so that they never wait for each other in a circle.
+    """
+    found: dict[tuple[int, ...], list[tuple[int, ...]]] = {}
+    if plan.kind == "collective_permute":
+        crossing = [pair for pair in plan.groups if owners[pair[0]] != owners[pair[1]]]
+        inside = [pair for pair in plan.groups if pair not in crossing]
+        for pair in inside:
+            found.setdefault((owners[pair[0]],), []).append(pair)
+        processes = tuple(sorted({owners[device] for pair in crossing for device in pair}))
+        if crossing:
+            found[processes] = crossing
+    else:
+        for group in plan.groups:
+            processes = tuple(sorted({owners[device] for device in group}))
+            found.setdefault(processes, []).append(group)
+    for processes in sorted(found):
+        yield processes, tuple(found[processes])
+
+
+# -- reductions -----------------------------------------------------------------------------------
+
+
+def _totals(part: _Part, given: Arrays) -> list[Array]:
+    """Return the reduction of each group, in the dtype that is reduced in."""
+    op = _REDUCTIONS[part.plan.op]
+    mine = [
+        reduced([prepared(given[device]).reshape(-1) for device in part.mine(group)], op)
+        for group in part.groups
+    ]
+    if part.peers is None:
+        return mine
+    flat = mine[0] if len(mine) == 1 else np.concatenate(mine)
+    if op in ("min", "max") and flat.dtype.kind == "f":  # engines differ in what they do with NaN
+        total = reduced(list(part.peers.all_gather([flat])[0]), op)
+    else:
+        total = part.peers.all_reduce([flat], op)[0]
+    return list(total.reshape(len(part.groups), -1))
+
+
+def _all_reduce(part: _Part, given: Arrays, results: Arrays) -> None:
+    op = _REDUCTIONS[part.plan.op]
+    for group, total in zip(part.groups, _totals(part, given), strict=True):
+        for device in part.mine(group):
+            result = results[device]
+            result[...] = finished(total, result.dtype, op, 1).reshape(result.shape)
+
+
+def _reduce_scatter(part: _Part, given: Arrays, results: Arrays) -> None:
+    op, axis = _REDUCTIONS[part.plan.op], part.plan.axis
+    for group, total in zip(part.groups, _totals(part, given), strict=True):
+        for device in part.mine(group):
+            result = results[device]
+            whole = finished(total, result.dtype, op, 1).reshape(given[device].shape)
+            result[...] = np.split(whole, len(group), axis)[group.index(device)]
+
+
+# -- movements ------------------------------------------------------------------------------------
+
+
+def _all_gather(part: _Part, given: Arrays, results: Arrays) -> None:
+    found = _gathered(part, given)
+    for number, group in enumerate(part.groups):
+        places = [_place(part, group, device) for device in group]
+        blocks = [found[rank, number, at] for rank, at in places]
+        first, *rest = part.mine(group)
+        np.concatenate(blocks, part.plan.axis, out=results[first])
+        for device in rest:
+            results[device][...] = results[first]
+
+
+def _gathered(part: _Part, given: Arrays) -> Array:
+    """Return all blocks, by process, group and place among the process's devices of the group."""
+    sample = given[part.mine(part.groups[0])[0]]
+    mine = np.zeros((len(part.groups), part.most, *sample.shape), sample.dtype)
+    for number, group in enumerate(part.groups):
+        for at, device in enumerate(part.mine(group)):
+            mine[number, at] = given[device]
+    return mine[np.newaxis] if part.peers is None else part.peers.all_gather([mine])[0]
+
+
+def _place(part: _Part, group: Sequence[int], device: int) -> tuple[int, int]:
+    """Return the rank of a device's process, and its place among its devices of the group."""
+    process = part.owners[device]
+    return part.processes.index(process), part.members(group, process).index(device)
+
+
+def _all_to_all(part: _Part, given: Arrays, results: Arrays) -> None:
+    plan, most = part.plan, part.most
+    pieces = {
+        device: np.split(given[device], len(group), plan.axis)
+        for group in part.groups
+        for device in part.mine(group)
+    }
+    sample = next(iter(pieces.values()))[0]
+    shape = (len(part.processes), len(part.groups), most, most, *sample.shape)
+    sent = np.zeros(shape, sample.dtype)
+    for number, group in enumerate(part.groups):
+        for i, device in enumerate(part.mine(group)):
+            for target, piece in zip(group, pieces[device], strict=True):
+                rank, j = _place(part, group, target)
+                sent[rank, number, i, j] = piece
+    found = sent if part.peers is None else part.peers.all_to_all([sent])[0]
+    for number, group in enumerate(part.groups):
+        sources = [_place(part, group, device) for device in group]
+        for j, device in enumerate(part.mine(group)):
+            blocks = [found[rank, number, i, j] for rank, i in sources]
+            np.concatenate(blocks, plan.other, out=results[device])
+
+
+def _permute(part: _Part, given: Arrays, results: Arrays) -> None:
+    if part.peers is None:
+        for source, target in part.groups:
+            results[target][...] = given[source]
+        return
+    ranks = [
+        tuple(part.processes.index(part.owners[device]) for device in pair) for pair in part.groups
+    ]
+    is_simple = all(len(set(ends)) == len(ends) for ends in zip(*ranks, strict=True))
+    move = _permute_one if is_simple else _permute_several
+    move(part, ranks, given, results)
+
+
+def _permute_one(part: _Part, ranks: list[tuple[int, ...]], given: Arrays, results: Arrays) -> None:
+    """Send at most one block from each process, and to each."""
+    assert part.peers is not None
+    out = [source for source, _ in part.groups if source in given]
+    into = [target for _, target in part.groups if target in results]
+    x = given[out[0]] if out else np.zeros_like(next(iter(given.values())))
+    found = part.peers.permute([x], [(a, b) for a, b in ranks])[0]
+    if into:
+        results[into[0]][...] = found
+
+
+def _permute_several(
+    part: _Part, ranks: list[tuple[int, ...]], given: Arrays, results: Arrays
+) -> None:
+    """Send the blocks for each process together, padded to the most that any two exchange."""
+    assert part.peers is not None
+    sample = next(iter(given.values()))
+    most = max(ranks.count(pair) for pair in ranks)
+    sent = np.zeros((len(part.processes), most, *sample.shape), sample.dtype)
+    counts: dict[tuple[int, ...], int] = {}
+    slots = []
+    for pair in ranks:
+        slots.append(counts.get(pair, 0))
+        counts[pair] = slots[-1] + 1
+    for (source, _), (_, rank), slot in zip(part.groups, ranks, slots, strict=True):
+        if source in given:
+            sent[rank, slot] = given[source]
+    found = part.peers.all_to_all([sent])[0]
+    for (_, target), (rank, _), slot in zip(part.groups, ranks, slots, strict=True):
+        if target in results:
+            results[target][...] = found[rank, slot]
+
+
+_REDUCING = ("all_reduce", "reduce_scatter")
+_KINDS: dict[str, Callable[[_Part, Arrays, Arrays], None]] = {
+    "all_gather": _all_gather,
+    "all_reduce": _all_reduce,
+    "all_to_all": _all_to_all,
+    "collective_permute": _permute,
+    "reduce_scatter": _reduce_scatter,
+}
