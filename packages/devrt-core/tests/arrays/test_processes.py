@@ -56,13 +56,44 @@ def test_shards_of_other_processes_are_known_and_have_no_data(client):
             assert shard.data is None
 
 
-def test_no_function_is_traced_over_several_processes(client):
-    sharding = over(client)
-    a = devrt.device_put(X, sharding)
-    with pytest.raises(UnimplementedError, match=r"several processes: argument x spans them"):
-        devrt.jit(lambda x: x)(a)
-    with pytest.raises(UnimplementedError, match=r"several processes: out_shardings"):
-        devrt.jit(lambda x: x, out_shardings=sharding)(X)
+def parts(a):
+    return [np.asarray(shard.data) for shard in a.addressable_shards]
+
+
+def test_each_process_computes_what_needs_no_other(client):
+    rows = over(client)
+    a = devrt.device_put(X, rows)
+    mine = parts(a)
+    doubled = devrt.jit(lambda x: (x + 1) * np.float32(2) + np.arange(4))(a)
+    assert doubled.sharding == rows
+    np.testing.assert_array_equal(parts(doubled), [(x + 1) * 2 + np.arange(4) for x in mine])
+    cut = devrt.jit(lambda: X, out_shardings=rows)()
+    np.testing.assert_array_equal(parts(cut), mine)
+    turned = a.T
+    assert turned.sharding.spec == P(None, "x")
+    np.testing.assert_array_equal(parts(turned), [x.T for x in mine])
+    grid = over(client, (2, 4), ("x", "y"), P(("x", "y")))  # the same rows, by other names
+    np.testing.assert_array_equal(parts(a + devrt.device_put(X, grid)), np.multiply(mine, 2))
+
+
+def test_what_needs_another_process_is_refused(client):
+    a = devrt.device_put(X, over(client))
+    whole = devrt.device_put(X, over(client, spec=P()))
+    columns = devrt.device_put(X, over(client, (2, 4), ("x", "y"), P(None, "y")))
+    for call, what in (
+        (lambda: a.sum(), r"reduce \(.*test_processes.*shard_map"),
+        (lambda: a[::-1], "shard_map"),
+        (lambda: a + columns, "divided as PartitionSpec"),
+        (lambda: devrt.jit(lambda x: x, out_shardings=whole.sharding)(a), "a result takes"),
+    ):
+        with pytest.raises(UnimplementedError, match=what):
+            call()
+    assert np.asarray(whole.sum()) == X.sum()
+    total = devrt.shard_map(
+        lambda x: devrt.lax.psum(x, "x"), a.sharding.mesh, in_specs=ROWS, out_specs=P()
+    )
+    with pytest.raises(UnimplementedError, match=r"has none\. Call devrt.distributed.initialize"):
+        total(a)
 
 
 @pytest.mark.parametrize(

@@ -1,5 +1,6 @@
 """Jobs of real processes."""
 
+import os
 import subprocess
 import sys
 import textwrap
@@ -48,5 +49,33 @@ def launch(tmp_path, monkeypatch):
         printed = [[x.removeprefix(f"[{n}] ") for x in lines if x.startswith(f"[{n}] ")]
                 for n in range(count)]  # fmt: skip
         return printed, done
+
+    return run
+
+
+@pytest.fixture
+def launch_apart(tmp_path):
+    """Run a script as the processes of one job, where a launcher would end all with the first."""
+    pytest.importorskip("grpc", reason="needs the extra 'distributed'")
+    from devrt.distributed.ports import free_port
+
+    def run(count, text, **environ):
+        path = tmp_path / "script.py"
+        soon = "initialize(heartbeat_timeout_seconds=3, "
+        path.write_text(JOIN.replace("initialize(", soon) + textwrap.dedent(text))
+        job = {"COORDINATOR_ADDRESS": f"localhost:{free_port('localhost')}", "NUM_PROCESSES": count}
+        children = [
+            subprocess.Popen(
+                [sys.executable, str(path)],
+                env={**os.environ, **environ, "DEVRT_PROCESS_ID": str(number)}
+                | {f"DEVRT_{name}": str(value) for name, value in job.items()},
+                stdout=subprocess.PIPE,
+                stderr=subprocess.PIPE,
+                text=True,
+            )
+            for number in range(count)
+        ]
+        done = [child.communicate(timeout=120) for child in children]
+        return [out.splitlines() for out, _ in done], [child.returncode for child in children]
 
     return run

@@ -46,6 +46,9 @@ class Capabilities:
     collectives : bool
         The parts of a program that run on several devices of the client can exchange data
         (``all_reduce`` and its like). Without it a program that would is refused.
+    programs_across_processes : bool
+        One program may run on devices of several processes, each of which compiles it alike.
+        Without it devrt has each process run a program of its own devices.
     custom_calls : bool
         `Client.register_custom_call` takes functions of Python and native ones.
     """
@@ -57,6 +60,7 @@ class Capabilities:
     layouts: bool = False
     streams: bool = False
     collectives: bool = False
+    programs_across_processes: bool = False
     custom_calls: bool = False
 
     @classmethod
@@ -64,7 +68,7 @@ class Capabilities:
         """Return what a client shows of itself, with what is ``known`` in its place.
 
         What cannot be seen of a client without a program is False until it says so:
-        ``asynchronous``, ``donation`` and ``collectives``.
+        ``asynchronous``, ``donation``, ``collectives`` and ``programs_across_processes``.
 
         Parameters
         ----------

@@ -66,13 +66,13 @@ class Launch:
         self.arguments = tuple(arguments)
         self.results = tuple(results)
         self._trace = trace
-        self.devices = placement.devices
+        self.devices = placement.local_devices
         self._donates = any(trace.donated)
         taken = [_by_default(sharding) for sharding in (*hidden, *arguments)]
         closed_over = [value.aval for _, value in trace.graph.hidden.values()]
         names = [*(f"closed over ({i})" for i in range(len(hidden))), *trace.paths]
         parameters = [
-            Parameter(trace.name, name, aval.shape, aval.dtype, sharding, placement.devices)
+            Parameter(trace.name, name, aval.shape, aval.dtype, sharding, self.devices)
             for name, aval, sharding in zip(names, (*closed_over, *trace.avals), taken, strict=True)
         ]
         self._parameters = parameters[len(hidden) :]
@@ -91,7 +91,7 @@ class Launch:
 
     def _set_outputs(self, trace: Trace, placement: Placement, takes: Sequence[Sharding]) -> None:
         """Set what is made of the program's results."""
-        is_single = len(self.devices) == 1
+        is_single = len(placement.devices) == 1
         given = [_by_default(sharding) for sharding in self.results]
         self._is_committed = placement.committed
         self._gives = [
@@ -102,7 +102,9 @@ class Launch:
             )
             for aval, sharding in zip(trace.out_avals, given, strict=True)
         ]
-        self._orders = [order_of(list(s.device_list), self.devices) for s in given]
+        self._orders = [
+            order_of(list(s.device_list.addressable_device_list), self.devices) for s in given
+        ]
         self._elsewhere: list[tuple[int, Sharding | Format]] = [
             (i, wanted)
             for i, (wanted, sharding) in enumerate(zip(self.results, given, strict=True))
@@ -198,6 +200,9 @@ class Launch:
         rows += [p.shards(array) for p, array in zip(self._parameters, arrays, strict=True)]
         results = self.executable.execute_sharded(rows)
         check_count(results, len(self._gives), self.executable.client, "execute")
+        return self._arrays(results)
+
+    def _arrays(self, results: Sequence[Sequence[Buffer]]) -> list[Array]:
         return [
             self._array(shards if order is None else [shards[i] for i in order], *gives)
             for shards, order, gives in zip(results, self._orders, self._gives, strict=True)

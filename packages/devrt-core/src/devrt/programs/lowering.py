@@ -15,6 +15,7 @@ from devrt.compiling.divided import marked_shardings, writing_flags
 from devrt.compiling.options import CompileOptions
 from devrt.contract.op_sharding import OpSharding
 from devrt.errors import DevrtError, DevrtWarning
+from devrt.programs.across import Across, answer_collectives, by_calls
 from devrt.programs.sdy import over_mesh, sharding_attribute
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding
 from devrt.tracing import MARK, Meshes, Printed, print_module
@@ -24,7 +25,7 @@ if TYPE_CHECKING:
     from devrt.programs.placement import Placement
     from devrt.programs.traced import Trace
 
-__all__ = ["compiled", "donations", "printed"]
+__all__ = ["across", "compiled", "donations", "printed"]
 
 _DONOR = "jax.buffer_donor = true"
 _LINE = re.compile(r"-:(\d+):\d+")
@@ -60,6 +61,12 @@ def printed(trace: Trace, placement: Placement, donated: Sequence[bool]) -> Prin
         results=results,
         meshes=meshes,
     )
+
+
+def across(trace: Trace, placement: Placement, donated: Sequence[bool]) -> Across:
+    """Return a trace as the program of one device, for the devices of several processes."""
+    hidden = [hidden_sharding(array, placement) for array in trace.hidden]
+    return Across.of(trace, placement, hidden, [_DONOR * each for each in donated])
 
 
 def hidden_sharding(array: Any, placement: Placement) -> Sharding | None:
@@ -109,6 +116,9 @@ def compiled(
     from devrt.programs.host_functions import answer_calls
 
     devices, given = list(placement.devices), _by_field(options)
+    if by_calls(devices):
+        devices = list(placement.local_devices)
+        answer_collectives(text.text, devices)
     answer_calls(text.text, devices[0].client)
     try:
         with shown_while_compiling(name, len(devices)), _inspecting(text, devices, given) as flags:

@@ -76,7 +76,7 @@ class Parameter:
         self._sharding = sharding
         self._target: Sharding | Format = sharding
         self._known: Sharding | None = sharding  # the one that meant the same last
-        self.order = order_of(devices, list(sharding.device_list))
+        self.order = order_of(devices, list(sharding.device_list.addressable_device_list))
 
     def put_on(self, target: Format) -> None:
         """Put values of the host in this layout from now on."""

@@ -10,10 +10,17 @@ from collections.abc import Iterator, Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devrt.arrays.dispatch_key import DispatchKey
-from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
+from devrt.errors import DevrtError, InvalidArgumentError
 from devrt.programs.leaves import Kind, aval_of
 from devrt.programs.sdy import over_mesh
-from devrt.sharding import Mesh, NamedSharding, PartitionSpec, Sharding, computing_mesh
+from devrt.sharding import (
+    Mesh,
+    NamedSharding,
+    PartitionSpec,
+    Sharding,
+    computing_mesh,
+    is_addressable,
+)
 from devrt.tracing import ShapedArray, at_user_line
 
 if TYPE_CHECKING:
@@ -67,6 +74,11 @@ class Placement(NamedTuple):
     committed: bool
     formats: tuple[Format | None, ...] = ()
 
+    @property
+    def local_devices(self) -> tuple[Device, ...]:
+        """Those of the devices that are this process's."""
+        return tuple([device for device in self.devices if is_addressable(device)])
+
 
 class _Place(NamedTuple):
     """What lies somewhere, and where."""
@@ -89,8 +101,6 @@ def placement_of(
     InvalidArgumentError
         If arguments, requests and meshes are on different devices, an argument lies otherwise than
         is requested, or a request does not fit a shape; names both sides.
-    UnimplementedError
-        If one of them spans processes.
     """
     out_avals = trace.out_avals
     arguments = [
@@ -102,7 +112,6 @@ def placement_of(
     places = list(_places(trace, arguments, requests))
     devices = places[0].devices if places else (requests.device or default,)
     for place in places:
-        _check_local(trace.name, place)
         if set(place.devices) != set(devices):
             raise _apart(trace.name, places[0], place)
     meshes = _meshes(trace, places, len(devices))
@@ -135,19 +144,6 @@ def _argument(
         f"{request}{at_user_line()}. Move it with devrt.device_put, or leave in_shardings out."
     )
     raise InvalidArgumentError(msg, argument=path)
-
-
-def _check_local(name: str, place: _Place) -> None:
-    """Refuse what spans processes."""
-    if place.sharding.is_fully_addressable:
-        return
-    msg = (
-        f"{name} cannot run on the devices of several processes: {place.what} spans them, as "
-        f"{place.sharding}{at_user_line()}. Programs traced from Python run in one process so far: "
-        "place it on devrt.local_devices(), or export the function and load it with "
-        "devrt.programs.load_program."
-    )
-    raise UnimplementedError(msg, operation="jit")
 
 
 def check_fits(what: str, aval: ShapedArray, sharding: Sharding | None) -> None:

@@ -8,10 +8,11 @@ from typing import TYPE_CHECKING, Any
 from devrt._pytree import array_trees
 from devrt.arrays import ShapeDtypeStruct
 from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.programs.across import by_calls
 from devrt.programs.chosen_shardings import named_sharding, nearest_sharding
 from devrt.programs.launch import Launch
 from devrt.programs.leaves import Kind, kinds_of
-from devrt.programs.lowering import compiled, donations, hidden_sharding, printed
+from devrt.programs.lowering import across, compiled, donations, hidden_sharding, printed
 from devrt.programs.parameter import formats_of
 from devrt.programs.placement import Placement, Requests, placement_of
 from devrt.programs.sdy import as_stated
@@ -112,7 +113,12 @@ class Lowered(Stage):
         self._kinds = kinds
         self._placement = placement
         self._donated = donations(trace)
-        self._text = printed(trace, placement, self._donated)
+        self._across = None
+        if by_calls(placement.devices):
+            self._across = across(trace, placement, self._donated)
+            self._text = self._across.text
+        else:
+            self._text = printed(trace, placement, self._donated)
 
     def as_text(self, dialect: str | None = None, *, debug_info: bool = False) -> str:
         """Return the program's text.
@@ -169,6 +175,9 @@ class Lowered(Stage):
         """
         trace, placement = self._trace, self._placement
         executable = compile_text(self._text)
+        if self._across is not None:
+            traced = trace._replace(donated=self._donated)
+            return self._across.launch(executable, traced, self._kinds, placement)
         chosen = _chosen(executable.get_output_shardings(), placement, len(trace.out_avals))
         results = _results(placement, chosen)
         if any(sharding is None for sharding in results):

@@ -94,6 +94,8 @@ class PjrtClient(Handle, Client):
             asynchronous=True,
             donation=True,
             collectives=True,
+            # A plugin that knows the others' devices was given them to run programs on them.
+            programs_across_processes=self.device_count() > self.local_device_count(),
             custom_calls=takes_custom_calls(self.connection.api),
         )
 

@@ -1,0 +1,242 @@
+"""Programs on the devices of several processes.
+
+Each process runs a program of its own devices, the same in every process. Where a client's
+compiler knows the devices of all processes, it is the program of all of them. Elsewhere it is that
+of one device (`devrt.tracing.local_program`), which runs on each with its blocks, and whose
+collectives are calls of the host (`devrt.distributed.collectives`).
+"""
+
+from __future__ import annotations
+
+import atexit
+import threading
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+import numpy as np
+
+from devrt._support import caches
+from devrt.arrays import Array
+from devrt.errors import DevrtError
+from devrt.programs.launch import Launch
+from devrt.programs.sdy import over_mesh
+from devrt.runtime.plugin_errors import check_count
+from devrt.sharding import NamedSharding, PartitionSpec, Sharding, is_addressable
+from devrt.tracing import COLLECTIVE_TARGET, Division, Meshes, local_program, print_module
+
+if TYPE_CHECKING:
+    from devrt.contract import Buffer, Client, Device, LoadedExecutable
+    from devrt.programs.leaves import Kind
+    from devrt.programs.placement import Placement
+    from devrt.programs.traced import Trace
+    from devrt.tracing import Printed
+
+__all__ = ["Across", "answer_collectives", "by_calls"]
+
+
+def by_calls(devices: Sequence[Device]) -> bool:
+    """Return whether a program on some devices exchanges data by calls of the host.
+
+    That is so where they are of several processes, and their client's compiler knows those of this
+    one only. This is the one place where it is decided.
+    """
+    remote = [device for device in devices if not is_addressable(device)]
+    return bool(remote) and not devices[0].client.capabilities.programs_across_processes
+
+
+def answer_collectives(text: str, devices: Sequence[Device]) -> None:
+    """Let a program of this process's devices reach the collectives, if it has any."""
+    if COLLECTIVE_TARGET in text and devices:
+        from devrt.distributed.collectives.in_programs import answer
+
+        devices[0].client.register_custom_call(COLLECTIVE_TARGET, answer, kind="device")
+
+
+class Across(NamedTuple):
+    """A traced function as the program of one device.
+
+    Attributes
+    ----------
+    text : Printed
+        The program.
+    hidden, arguments, results : sequence of Sharding
+        How the whole arrays lie: those that it closes over, its arguments and its results.
+    """
+
+    text: Printed
+    hidden: tuple[Sharding, ...]
+    arguments: tuple[Sharding, ...]
+    results: tuple[Sharding, ...]
+
+    @classmethod
+    def of(
+        cls, trace: Trace, placement: Placement, hidden: Sequence[Any], donors: Sequence[str]
+    ) -> Across:
+        """Return the program of a trace.
+
+        Parameters
+        ----------
+        trace, placement
+            The trace, and where it runs.
+        hidden
+            How the arrays lie that it closes over.
+        donors
+            The attribute of each argument whose memory the program may take, else nothing.
+
+        Raises
+        ------
+        UnimplementedError
+            If it needs more than collectives to exchange data.
+        """
+        whole = NamedSharding(placement.meshes[0], PartitionSpec())
+        given = [each or whole for each in (*hidden, *placement.arguments)]
+        named = [over_mesh(s).mesh for s in (*given, *placement.results) if s is not None]
+        meshes = Meshes([*placement.meshes, *named, *trace.meshes], placement.devices)
+        avals = [*(value.aval for _, value in trace.graph.hidden.values()), *trace.avals]
+        made = local_program(
+            trace.graph,
+            meshes,
+            [_division(s, a.ndim, meshes) for s, a in zip(given, avals, strict=True)],
+            [
+                None if s is None else _division(s, a.ndim, meshes)
+                for s, a in zip(placement.results, trace.out_avals, strict=True)
+            ],
+        )
+        text = print_module(
+            made.graph,
+            f"jit_{trace.name}",
+            arguments=[*[""] * len(trace.hidden), *donors, "", ""],
+            replicas=len(placement.local_devices),
+        )
+        for callback, division in made.inspected:
+            callback(_sharding(division, whole))
+        results = [
+            wanted or _sharding(division, whole)
+            for wanted, division in zip(placement.results, made.results, strict=True)
+        ]
+        count = len(trace.hidden)
+        return cls(text, tuple(given[:count]), tuple(given[count:]), tuple(results))
+
+    def launch(
+        self, executable: LoadedExecutable, trace: Trace, kinds: Sequence[Kind], place: Placement
+    ) -> Launch:
+        """Return the program as calls use it."""
+        return _Launch(
+            executable,
+            trace,
+            kinds,
+            place,
+            self.hidden,
+            self.arguments,
+            self.results,
+            exchanges=COLLECTIVE_TARGET in self.text.text,
+        )
+
+
+def _division(sharding: Sharding, ndim: int, meshes: Meshes) -> Division:
+    named = over_mesh(sharding)
+    return Division.of(named.mesh, named.spec, ndim, meshes)
+
+
+def _sharding(division: Division, whole: NamedSharding) -> NamedSharding:
+    if division.spec is None:
+        return whole
+    return NamedSharding(division.mesh, division.spec)
+
+
+class _Launch(Launch):
+    """A program whose devices exchange data by calls of the host; see `Launch`."""
+
+    def __init__(
+        self,
+        executable: LoadedExecutable,
+        trace: Trace,
+        kinds: Sequence[Kind],
+        placement: Placement,
+        hidden: Sequence[Sharding],
+        arguments: Sequence[Sharding],
+        results: Sequence[Sharding],
+        *,
+        exchanges: bool,
+    ) -> None:
+        from devrt.distributed.collectives.in_programs import ProgramDevices
+
+        client = executable.client
+        self._group = ProgramDevices(client, placement.devices)
+        if exchanges:
+            self._group.check_exchanges()
+        self._exchanges = exchanges
+        # What exchanges nothing need not wait, nor be waited for.
+        self._order = _order_of(client) if exchanges else _Order()
+        pairs = zip(self._group.numbers, self._group.local, strict=True)
+        self._places = [_scalar([n, self._group.key], device) for n, device in pairs]
+        super().__init__(executable, trace, kinds, placement, hidden, arguments, results)
+
+    def caller(self, *, gives_one: bool) -> None:
+        """Return None: a call takes what the one before it gave."""
+        return
+
+    def _executed(self, arrays: Sequence[Array]) -> list[Array]:
+        """Run the program on this process's devices, after the one that was started last."""
+        rows: list[Sequence[Buffer]] = [*self._hidden]
+        rows += [p.shards(array) for p, array in zip(self._parameters, arrays, strict=True)]
+        order = self._order
+        with order.lock:
+            rows += [self._places, order.ends(self._group.local)]
+            results = self.executable.execute_sharded(rows)
+            if self._exchanges:
+                order.last = dict(zip(self._group.local, results[-1], strict=True))
+        check_count(results[:-1], len(self._gives), self.executable.client, "execute")
+        return self._arrays(results[:-1])
+
+
+class _Order:
+    """The order of a client's programs: each begins its collectives after the one before it.
+
+    So all processes are at the same collective, as they start the same programs in one order. What
+    has failed stays failed: its processes are no longer at the same one.
+    """
+
+    def __init__(self) -> None:
+        self.lock = threading.Lock()
+        self.last: dict[Device, Buffer] = {}
+
+    def ends(self, devices: Sequence[Device]) -> list[Buffer]:
+        """Return the end of the last program, on each device."""
+        if self.last.keys() != set(devices):
+            self.wait()
+            self.last = {device: _scalar(0, device) for device in devices}
+        return [self.last[device] for device in devices]
+
+    def wait(self) -> None:
+        """Wait for the last program; raise its error."""
+        for end in self.last.values():
+            end.block_until_ready()
+
+
+_orders: dict[Client, _Order] = {}
+_lock = threading.Lock()
+
+
+def _order_of(client: Client) -> _Order:
+    with _lock:
+        return _orders.setdefault(client, _Order())
+
+
+@atexit.register  # before the clients are closed that they run on
+@caches.register
+def _forget_orders() -> None:
+    """Wait for the programs that run, and forget them: who asks for their results has the error."""
+    with _lock:
+        orders = list(_orders.values())
+        _orders.clear()
+    for order in orders:
+        try:
+            order.wait()
+        except DevrtError:
+            continue
+
+
+def _scalar(value: Any, device: Device) -> Buffer:
+    buffer: Buffer = device.client.buffer_from_pyval(np.array(value, np.int32), device)
+    return buffer

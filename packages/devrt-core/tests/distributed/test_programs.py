@@ -1,0 +1,132 @@
+"""Programs on the devices of several processes: the same results as those of one process."""
+
+import json
+import signal
+
+import pytest
+
+from devrt.distributed import collectives
+
+pytest.importorskip("devrt_cpu")
+pytest.importorskip("devrt_cpu._library").describe(None)
+
+SETUP = """
+import functools
+from devrt import lax, numpy as jnp
+from devrt.experimental import multihost_utils as together
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec as P
+devices = devrt.devices()
+line = Mesh(np.array(devices), ("i",))
+def put(x, mesh, *spec):
+    return devrt.make_array_from_callback(x.shape, NamedSharding(mesh, P(*spec)), lambda i: x[i])
+def whole(tree): return together.process_allgather(tree, tiled=True)
+"""
+
+PROGRAMS = (
+    SETUP
+    + """
+grid = Mesh(np.array(devices).reshape(2, 2), ("r", "c"))
+turned = Mesh(np.array(devices)[[2, 0, 3, 1]], ("i",))
+n = np.arange(64, dtype=np.int32).reshape(8, 8) * 7 % 23
+def mapped(f, x, mesh=line, takes=P("i"), gives=P("i"), **how):
+    a = put(x, mesh, *takes)
+    return whole(devrt.shard_map(f, mesh, in_specs=takes, out_specs=gives, **how)(a))
+
+found = {
+    "psum": mapped(lambda x: lax.psum(x, "i"), n, gives=P()),
+    "pmax": mapped(lambda x: lax.pmax(x, "i"), n, gives=P()),
+    "pmin": mapped(lambda x: lax.pmin(x, "i"), n, gives=P()),
+    "bool": mapped(lambda x: lax.psum(x > 9, "i"), n, gives=P()),
+    "gather": mapped(lambda x: lax.all_gather(x, "i", axis=1), n),
+    "tiled": mapped(lambda x: lax.all_gather(x, "i", axis=1, tiled=True), n),
+    "scatter": mapped(lambda x: lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True), n),
+    "to_all": mapped(lambda x: lax.all_to_all(x, "i", 1, 0, tiled=True), n),
+    "ring": mapped(lambda x: lax.ppermute(x, "i", [(k, (k + 1) % 4) for k in range(4)]), n),
+    "some": mapped(lambda x: lax.ppermute(x, "i", [(0, 3), (1, 2)]), n),
+    "index": mapped(lambda x: x * 10 + lax.axis_index("i"), n),
+    "turned": mapped(lambda x: lax.ppermute(x, "i", [(0, 1), (1, 0)]), n, mesh=turned),
+    "groups": mapped(lambda x: lax.psum(x, "i", axis_index_groups=[[0, 3], [1, 2]]), n),
+    "rows": mapped(lambda x: lax.psum(x, "r"), n, grid, P("r", "c"), P(None, "c")),
+    "columns": mapped(lambda x: lax.all_gather(x, "c", axis=1, tiled=True), n, grid,
+                      P("r", "c"), P("r"), check_vma=False),
+    "both": mapped(lambda x: lax.psum(x, ("c", "r")), n, grid, P("r", "c"), P()),
+    "position": mapped(lambda x: x + lax.axis_index(("c", "r")), n, grid, P("r", "c"), P("r", "c")),
+}
+
+def looped(x):
+    def body(k, carry):
+        return lax.cond(k % 2 == 0, lambda v: lax.psum(v, "i") % 1000 + x,
+                        lambda v: lax.ppermute(v, "i", [(3, 0), (0, 1)]), carry)
+    steps = lax.fori_loop(0, 5, body, x)
+    total, rows = lax.scan(lambda c, y: (c + lax.psum(y, "i"), c), steps[0], steps)
+    return steps + total, rows
+found["loop"] = mapped(looped, n, gives=(P("i"), P("i")))
+
+@devrt.jit
+def around(a, b):
+    inner = devrt.shard_map(lambda x: lax.psum(x, "i"), line, in_specs=P("i"), out_specs=P())
+    total = b.sum(keepdims=True)
+    return {"sum": inner(a * 2 + 1), "local": a + b, "const": jnp.arange(8), "b": total}
+a, b = put(n, line, "i"), put(n % 5, line)
+found["jit"] = whole(around(a, b))
+found["eager"] = whole({"x": a * 3 + b - (-a), "y": (b @ b).sum(0), "z": a.T})
+cut = devrt.jit(lambda x: x % 3, out_shardings=NamedSharding(line, P("i")))(b)
+found["cut"] = whole(cut)
+show(found=devrt.tree.map(lambda x: np.asarray(x).tolist(), found))
+
+x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)
+y = np.arange(8, dtype=np.float32)
+def loss(w, x, y):
+    return lax.pmean(((x @ w - y) ** 2).mean(), "i")
+def global_loss(w, x, y):
+    return devrt.shard_map(loss, line, in_specs=(P(), P("i"), P("i")), out_specs=P())(w, x, y)
+value, gradient = devrt.jit(devrt.value_and_grad(global_loss))(
+    put(np.ones(4, np.float32), line), put(x, line, "i"), put(y, line, "i"))
+error = x @ np.ones(4) - y
+np.testing.assert_allclose(value, (error**2).mean(), rtol=1e-5)
+np.testing.assert_allclose(gradient, 2 * x.T @ error / 8, rtol=1e-4)
+half = mapped(lambda v: lax.psum(v, "i"), x.astype(jnp.bfloat16), gives=P())
+np.testing.assert_allclose(half.astype(np.float32), x.reshape(4, 2, 4).sum(0), rtol=2e-2, atol=1e-2)
+"""
+)
+
+
+def test_programs_over_processes_are_those_of_one_process(launch):
+    expected = None
+    for count in (1, 2, 4):
+        printed, done = launch(count, PROGRAMS, DEVRT_NUM_CPU_DEVICES=str(4 // count))
+        assert (done.returncode, done.stderr) == (0, "")
+        expected = expected or json.loads(printed[0][0])["found"]
+        for lines in printed:
+            assert json.loads(lines[0])["found"] == expected
+
+
+LOST = (
+    SETUP
+    + """
+import os, signal
+total = devrt.jit(devrt.shard_map(lambda x: lax.psum(x, "i"), line, in_specs=P("i"), out_specs=P()))
+x = put(np.arange(1, 4, dtype=np.int32), line, "i")
+assert np.asarray(total(x)).tolist() == [6]
+together.sync_global_devices("before")
+if me == 1:
+    os.kill(os.getpid(), signal.SIGKILL)
+def lost(call):
+    try: np.asarray(call())
+    except Exception as error: return [type(error).__name__, list(getattr(error, "processes", []))]
+show(first=lost(lambda: total(x)), again=lost(lambda: total(total(x) + x)))
+"""
+)
+
+
+@pytest.mark.parametrize("engine", ["gloo", "store"])
+def test_a_process_that_dies_in_a_program_is_named_to_the_others(engine, launch_apart):
+    if engine not in collectives.engines():
+        pytest.skip("devrt-cpu was built without Gloo")
+    printed, codes = launch_apart(
+        3, LOST, DEVRT_CPU_COLLECTIVES_IMPLEMENTATION=engine, DEVRT_NUM_CPU_DEVICES="1"
+    )
+    assert codes[1] == -signal.SIGKILL
+    for me in (0, 2):
+        seen = json.loads(printed[me][0])
+        assert seen == {"first": ["PeerLostError", [1]], "again": ["PeerLostError", [1]]}
