@@ -38,6 +38,7 @@ MODULES = [
         "devrt.distributed",
         "devrt.distributed.collectives",
         "devrt.experimental.multihost_utils",
+        "devrt.experimental.transfer",
         "devrt.tree_util",
         "devrt.tree",
     ),

@@ -3,6 +3,7 @@
 import pytest
 
 from devrt import xla_client
+from devrt.contract import transfer_server_of
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 
 KEEPING = """PjrtLoader(
@@ -51,8 +52,13 @@ def test_a_name_that_is_not_loaded(installed):
     installed(KEEPING)
     with pytest.raises(InvalidArgumentError, match="'other' is loaded"):
         xla_client.make_c_api_client("other")
-    with pytest.raises(UnimplementedError, match="transfer_server_factory"):
-        xla_client.make_c_api_client("other", transfer_server_factory=print)
+
+
+def test_a_client_comes_with_its_transfer_server(installed):
+    installed(KEEPING)
+    xla_client.load_pjrt_plugin_dynamically("mine", "/lib/mine.so")
+    client = xla_client.make_c_api_client("mine", transfer_server_factory=lambda c: [c.platform])
+    assert transfer_server_of(client) == ["mine"]
 
 
 @pytest.mark.parametrize(

@@ -18,7 +18,6 @@ from devrt.errors import (
     DistributedError,
     InvalidArgumentError,
     InvalidTypeError,
-    UnimplementedError,
 )
 from devrt_cpu import make_cpu_client
 from support import python, together
@@ -218,9 +217,6 @@ def test_a_store_without_the_methods_is_refused():
 
 
 def test_what_would_be_ignored_is_refused():
-    words = "cannot honour transfer_server_factory.*Leave transfer_server_factory out"
-    with pytest.raises(UnimplementedError, match=words):
-        xla_client.make_cpu_client(transfer_server_factory=print)
     with pytest.raises(InvalidTypeError, match=r"make_communicator.*builtin_function"):
         xla_client.make_cpu_client(collectives=print)
 

@@ -9,7 +9,7 @@ from devrt.contract.results import checked_array
 from devrt.contract.transfers import assemble_on_host
 from devrt.errors import OutOfMemoryError, UnimplementedError
 
-__all__ = ["Target", "assemble_across", "client_of", "copy_across"]
+__all__ = ["Target", "assemble_across", "client_of", "copy_across", "pinned_memory"]
 
 Target = Device | Memory
 
@@ -48,7 +48,7 @@ def _towards_host(source: Buffer) -> Buffer:
     """Start a copy of a buffer to memory that its device writes fast and the host sees."""
     if source.memory.is_host_visible:
         return source
-    pinned = _pinned_memory(source.device)
+    pinned = pinned_memory(source.device)
     if pinned is not None:
         try:
             return source.copy_to_memory(pinned)
@@ -63,7 +63,7 @@ def _from_host(value: object, target: Target) -> Buffer:
     host = checked_array(value) if isinstance(value, Buffer) else value
     client = client_of(target)
     memory = target.default_memory() if isinstance(target, Device) else target
-    pinned = None if memory.is_host_visible else _pinned_memory(memory.addressable_by_devices()[0])
+    pinned = None if memory.is_host_visible else pinned_memory(memory.addressable_by_devices()[0])
     if pinned is not None:
         try:
             return client.buffer_from_pyval(host, pinned, False, _KEPT).copy_to_memory(memory)
@@ -72,7 +72,7 @@ def _from_host(value: object, target: Target) -> Buffer:
     return client.buffer_from_pyval(host, target, False, _KEPT)
 
 
-def _pinned_memory(device: Device) -> Memory | None:
+def pinned_memory(device: Device) -> Memory | None:
     """Return the device's page-locked memory if it has some that the host sees in place."""
     for memory in device.addressable_memories():
         if memory.kind == _PINNED and memory.is_host_visible:

@@ -14,7 +14,9 @@ from devrt.contract.distributed import CpuCollectives as CpuCollectives
 from devrt.contract.distributed import DistributedRuntimeClient as DistributedRuntimeClient
 from devrt.contract.distributed import Job as Job
 from devrt.contract.distributed import options_with_job as options_with_job
+from devrt.contract.distributed import transfer_server_of as transfer_server_of
 from devrt.contract.distributed import TransferServerInterfaceFactory as TransferServerInterfaceFactory
+from devrt.contract.distributed import with_transfer_server as with_transfer_server
 from devrt.contract.executable import CallTable as CallTable
 from devrt.contract.executable import Executable as Executable
 from devrt.contract.executable import ExecutionToken as ExecutionToken

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import weakref
 from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
@@ -16,6 +17,8 @@ __all__ = [
     "Job",
     "TransferServerInterfaceFactory",
     "options_with_job",
+    "transfer_server_of",
+    "with_transfer_server",
 ]
 
 
@@ -83,3 +86,26 @@ class TransferServerInterfaceFactory(Protocol):
 
     def __call__(self, client: Client) -> Any:
         """Return the transfer server of a client."""
+
+
+_servers: weakref.WeakKeyDictionary[Any, Any] = weakref.WeakKeyDictionary()
+
+
+def with_transfer_server(client: Client, factory: TransferServerInterfaceFactory | None) -> Client:
+    """Return a client that was just made, with the transfer server that a factory makes for it.
+
+    The server is kept as long as the client lives. Where the factory fails, the client is closed,
+    and what it raised goes on.
+    """
+    if factory is not None:
+        try:
+            _servers[client] = factory(client)
+        except BaseException:
+            client.close()
+            raise
+    return client
+
+
+def transfer_server_of(client: Client) -> Any:
+    """Return the transfer server that a client was made with, or None."""
+    return _servers.get(client)

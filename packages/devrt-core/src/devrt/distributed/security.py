@@ -7,10 +7,13 @@ import ipaddress
 import socket
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
 from devrt.errors import InvalidArgumentError, StatusCode
+
+if TYPE_CHECKING:
+    import ssl
 
 __all__ = ["Bounds", "Security", "bound_address", "check_loopback", "is_loopback"]
 
@@ -110,6 +113,37 @@ class Security:
                 return False
         return self.mtls_peer_uri_prefix is None or self._has_uri(context)
 
+    def admits(self, token: bytes) -> bool:
+        """Return whether a token is the secret; takes the same time for every wrong one."""
+        return hmac.compare_digest(token, (self.token or "").encode())
+
+    def tls_context(self, *, is_server: bool) -> ssl.SSLContext | None:
+        """Return what encrypts a connection without gRPC, of the files as they are now.
+
+        None where there are no certificates. Both sides show one, and a client checks the
+        server's name.
+        """
+        if not self.has_certificates:
+            return None
+        import ssl  # 10 ms, which a job without certificates need not pay
+
+        self._files()  # raises with the path of the file that cannot be read
+        purpose = ssl.Purpose.CLIENT_AUTH if is_server else ssl.Purpose.SERVER_AUTH
+        try:
+            context = ssl.create_default_context(purpose, cafile=self.mtls_ca_file)
+            context.load_cert_chain(self.mtls_cert_file or "", self.mtls_key_file)
+        except ssl.SSLError as error:
+            msg = f"the mTLS files cannot be used: {error}. Give PEM files that belong together."
+            raise InvalidArgumentError(msg, path=self.mtls_cert_file) from error
+        context.minimum_version = ssl.TLSVersion.TLSv1_2
+        context.verify_mode = ssl.CERT_REQUIRED
+        return context
+
+    def accepts_names(self, names: Sequence[str]) -> bool:
+        """Return whether a certificate with these URIs may be the other side's."""
+        prefix = self.mtls_peer_uri_prefix
+        return prefix is None or any(name.startswith(prefix) for name in names)
+
     def server_credentials(self, grpc: Any) -> Any:
         """Return gRPC's credentials of a service; the files are read again for each connection."""
         first = self._server_configuration(grpc)
@@ -147,28 +181,30 @@ def _read(path: str | None) -> bytes:
         raise InvalidArgumentError(msg, path=path) from error
 
 
-def bound_address(address: str) -> tuple[str, int]:
+def bound_address(address: str, what: str = "coordination service") -> tuple[str, int]:
     """Return the host and the port of ``host:port``."""
     host, colon, port = address.rpartition(":")
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        msg = f"{address!r} is no address of a coordination service. Give it as host:port."
+        msg = f"{address!r} is no address of a {what}. Give it as host:port."
         raise InvalidArgumentError(msg, address=address)
     return host.strip("[]"), int(port)
 
 
-def check_loopback(host: str, allow_remote: bool, security: Security) -> None:
+def check_loopback(
+    host: str, allow_remote: bool, security: Security, what: str = "coordination service"
+) -> None:
     """Refuse an address that other machines can reach, but where that is wanted and secured."""
     if is_loopback(host):
         return
     if not allow_remote:
         msg = (
-            f"a coordination service at {host!r} could be reached from other machines. Use "
+            f"a {what} at {host!r} could be reached from other machines. Use "
             "localhost, or give allow_remote=True with mTLS files or a token."
         )
     elif not security.has_certificates and not security.token:
         msg = (
-            f"a coordination service at {host!r} needs mTLS files (mtls_cert_file, mtls_key_file, "
-            "mtls_ca_file) or a token: any process that reaches it could change the keys."
+            f"a {what} at {host!r} needs mTLS files (mtls_cert_file, mtls_key_file, "
+            "mtls_ca_file) or a token: any process that reaches it could use it."
         )
     else:
         return

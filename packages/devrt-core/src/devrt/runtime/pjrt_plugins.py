@@ -11,6 +11,7 @@ from devrt.contract import (
     DistributedRuntimeClient,
     PjrtLoader,
     TransferServerInterfaceFactory,
+    with_transfer_server,
 )
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.records import ClientContext, Unavailable
@@ -121,7 +122,8 @@ def make_c_api_client(
         The connection to the cluster's key-value store, through which the plugin finds the other
         processes.
     transfer_server_factory
-        Not supported: PJRT plugins move no buffers between processes outside programs.
+        Called with the client; `devrt.contract.transfer_server_of` returns what it makes. The
+        server moves arrays through the host, whatever the plugin offers.
 
     Returns
     -------
@@ -136,9 +138,6 @@ def make_c_api_client(
         If no loader of PJRT libraries is installed; the message names one.
     """
     operation = "make_c_api_client"
-    if transfer_server_factory is not None:
-        msg = f"{operation}: PJRT plugins take no transfer_server_factory. Leave it out."
-        raise UnimplementedError(msg, operation=operation)
     loader = _loader(operation)
     capsule = loader.loaded(plugin_name)
     if capsule is None:
@@ -150,7 +149,8 @@ def make_c_api_client(
     given: dict[str, Any] = dict(options or {})
     if distributed_client is not None:
         given["distributed_client"] = distributed_client
-    return loader.make_client(capsule, plugin_name, given, ClientContext(options=given))
+    made = loader.make_client(capsule, plugin_name, given, ClientContext(options=given))
+    return with_transfer_server(made, transfer_server_factory)
 
 
 def make_c_api_device_topology(c_api: object, topology_name: str = "", **kwargs: Any) -> Any:

@@ -15,6 +15,7 @@ from devrt.contract import (
     CpuCollectives,
     DistributedRuntimeClient,
     TransferServerInterfaceFactory,
+    with_transfer_server,
 )
 from devrt.distributed.collectives import use_collectives
 from devrt.errors import (
@@ -109,7 +110,8 @@ def make_cpu_client(
         How long node 0 waits for every process's devices (2 when None), and the others for the
         list of all (5).
     transfer_server_factory
-        None: no client here has a transfer server.
+        Called with the client; `devrt.contract.transfer_server_of` returns what it makes.
+        `devrt.experimental.transfer.make_transfer_server_interface_factory` makes one.
 
     Returns
     -------
@@ -126,10 +128,7 @@ def make_cpu_client(
         If a number is out of range.
     InvalidTypeError
         If a number is no int, or an object lacks a method that it must have.
-    UnimplementedError
-        If a ``transfer_server_factory`` is given.
     """
-    _refuse_given("transfer_server_factory", transfer_server_factory, "there is no server")
     options = {
         "asynchronous": asynchronous,
         "distributed_client": distributed_client,
@@ -148,7 +147,7 @@ def make_cpu_client(
     client = _made("cpu", options)
     if collectives is not None:
         use_collectives(client, collectives)
-    return client
+    return with_transfer_server(client, transfer_server_factory)
 
 
 def _made(platform: str, options: Mapping[str, Any]) -> Client:
@@ -163,12 +162,6 @@ def _made(platform: str, options: Mapping[str, Any]) -> Client:
         raise
 
 
-def _refuse_given(name: str, value: object, why: str) -> None:
-    if value is not None:
-        msg = f"make_cpu_client cannot honour {name}: {why}. Leave {name} out, or pass None."
-        raise UnimplementedError(msg, operation="make_cpu_client", argument=name)
-
-
 def make_gpu_client(
     distributed_client: Any | None = None,
     node_id: int = 0,
@@ -177,6 +170,7 @@ def make_gpu_client(
     allowed_devices: set[int] | None = None,
     mock: bool | None = None,
     mock_gpu_topology: str | None = None,
+    transfer_server_factory: TransferServerInterfaceFactory | None = None,
 ) -> Client:
     """Make a client for GPUs.
 
@@ -193,6 +187,8 @@ def make_gpu_client(
         which devices they have.
     node_id, num_nodes
         Which of how many processes this is. Device ids are contiguous by node.
+    transfer_server_factory
+        As for `make_cpu_client`.
 
     Raises
     ------
@@ -212,7 +208,7 @@ def make_gpu_client(
         "mock": mock,
         "mock_gpu_topology": mock_gpu_topology,
     }
-    return _made(platform_name or "gpu", options)
+    return with_transfer_server(_made(platform_name or "gpu", options), transfer_server_factory)
 
 
 def register_custom_call_target(

@@ -1,0 +1,228 @@
+"""The side that has what is pulled: answers requests for what it offers."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from threading import Lock
+from typing import Any
+
+from devrt._support.record import record
+from devrt.distributed.faults import refused
+from devrt.distributed.security import Security
+from devrt.distributed.transfer.frames import PROTOCOL, FrameError, Op, Stream, error_record
+from devrt.distributed.transfer.listening import Listener
+from devrt.distributed.transfer.offers import Block, Lease, OfferedArray, Offers
+from devrt.errors import DevrtError, StatusCode
+
+__all__ = ["PullServer", "TransferBounds"]
+
+Answer = tuple[dict[str, Any], list[memoryview]]
+_OK = 0
+_HELLO_BYTES = 16 << 10
+_LONGEST_WAIT = 5.0  # then the client asks again: so a thread outlives its client by that
+
+
+@record(frozen=True, slots=True)
+class TransferBounds:
+    """What others may take up of a transfer server, and how long they may be silent.
+
+    Parameters
+    ----------
+    message_bytes
+        The longest request, elements not counted.
+    connections
+        How many connections may be open at each address; each has a thread.
+    stall_seconds
+        How long the other side may take for the next byte; then it counts as lost.
+    """
+
+    message_bytes: int = 4 << 20
+    connections: int = 256
+    stall_seconds: float = 60.0
+
+
+class PullServer:
+    """Serves offers at some addresses, a thread for each connection.
+
+    Parameters
+    ----------
+    addresses
+        ``host:port`` of the first connection, then those of further ones for elements.
+    security, allow_remote, bounds
+        Who may connect, and what they may take up.
+    request_bytes
+        The most elements that one request may ask for, in bytes.
+    """
+
+    def __init__(
+        self,
+        addresses: Sequence[str],
+        security: Security,
+        allow_remote: bool,
+        bounds: TransferBounds,
+        request_bytes: int,
+    ) -> None:
+        self.offers = Offers()
+        self._security, self._bounds = security, bounds
+        self._request_bytes = request_bytes
+        self._lock = Lock()
+        self._refused = 0
+        self._listeners: list[Listener] = []
+        try:
+            for address in addresses:
+                self._listeners.append(
+                    Listener(
+                        address,
+                        allow_remote,
+                        security,
+                        self._serve,
+                        bounds.connections,
+                        bounds.stall_seconds,
+                    )
+                )
+        except BaseException:
+            self.close()
+            raise
+
+    @property
+    def address(self) -> str:
+        """Where to connect."""
+        return self._listeners[0].address
+
+    @property
+    def refused(self) -> int:
+        """How many connections and requests were refused."""
+        return self._refused
+
+    def close(self) -> None:
+        """End every connection and every offer. Idempotent."""
+        for listener in self._listeners:
+            listener.close()
+        self.offers.close()
+
+    def _serve(self, stream: Stream) -> None:
+        leases: dict[str, Lease] = {}
+        try:
+            if self._admit(stream):
+                stream.deadline = None
+                while self._answer(stream, leases):
+                    pass
+        except FrameError:
+            self._count()  # nothing after it can be understood
+        finally:
+            for lease in leases.values():
+                self.offers.release(lease, is_done=False)
+
+    def _admit(self, stream: Stream) -> bool:
+        op, record, _ = stream.receive(_HELLO_BYTES)
+        token = record.get("token", "")
+        if op != Op.HELLO or not isinstance(token, str):
+            raise FrameError("a connection that does not begin as one")
+        if not self._security.admits(token.encode(errors="surrogatepass")):
+            words = "this transfer server needs the job's token, and another was given, or none."
+            error = refused(StatusCode.UNAUTHENTICATED, words)
+        elif record.get("protocol") != PROTOCOL:
+            words = f"this transfer server has protocol {PROTOCOL}. Use one version of devrt."
+            error = refused(StatusCode.FAILED_PRECONDITION, words)
+        else:
+            stream.send(_OK, {"request_bytes": self._request_bytes, "addresses": self._further()})
+            return True
+        self._refuse(stream, error)
+        return False
+
+    def _further(self) -> list[str]:
+        return [listener.address for listener in self._listeners[1:]]
+
+    def _answer(self, stream: Stream, leases: dict[str, Lease]) -> bool:
+        """Answer one request; return whether another may follow."""
+        stream.is_patient = bool(leases)  # elements may take long on other connections
+        number, record, data = stream.receive(self._bounds.message_bytes)
+        stream.is_patient = False
+        handlers = {Op.PULL: self._pull, Op.READ: self._read, Op.END: self._end}
+        handler = handlers.get(number)  # type: ignore[call-overload]
+        if handler is None or data:
+            raise FrameError(f"a request that there is not: {number}")
+        try:
+            reply, parts = handler(record, leases)
+        except DevrtError as error:
+            self._refuse(stream, error)
+        except (KeyError, TypeError, ValueError, OverflowError):
+            words = f"a request {Op(number).name} lacks a field, or has a wrong one."
+            self._refuse(stream, refused(StatusCode.INVALID_ARGUMENT, words))
+            return False
+        else:
+            stream.send(_OK, reply, parts)
+        return True
+
+    def _pull(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
+        wanted = [(tuple(shape), str(dtype)) for shape, dtype in record["arrays"]]
+        lease = self.offers.lease(int(record["uuid"]), min(float(record["wait"]), _LONGEST_WAIT))
+        offered = [(array.shape, array.dtype) for array in lease.arrays]
+        if offered != wanted:
+            self.offers.release(lease, is_done=False)
+            raise _other_arrays(lease.offer.uuid, offered, wanted)
+        leases[lease.key] = lease
+        blocks = [[(block.start, block.shape) for block in array.blocks] for array in lease.arrays]
+        return {"lease": lease.key, "blocks": blocks}, []
+
+    def _read(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
+        lease = self.offers.find(str(record["lease"]))
+        regions = [_Region(lease.arrays, *given) for given in record["regions"]]
+        if sum(region.nbytes for region in regions) > self._request_bytes:
+            words = f"a request for more than {self._request_bytes} bytes. Ask for less at a time."
+            raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
+        return {}, [region.elements() for region in regions]
+
+    def _end(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
+        self.offers.release(leases.pop(record["lease"]), is_done=bool(record["done"]))
+        return {}, []
+
+    def _refuse(self, stream: Stream, error: DevrtError) -> None:
+        if error.code != StatusCode.DEADLINE_EXCEEDED:  # which asks again
+            self._count()
+        stream.send(int(error.code), error_record(error))
+
+    def _count(self) -> None:
+        with self._lock:
+            self._refused += 1
+
+
+class _Region:
+    """Some elements of a block."""
+
+    def __init__(
+        self, arrays: Sequence[OfferedArray], array: int, block: int, start: Any, shape: Any
+    ) -> None:
+        if array < 0 or block < 0:
+            raise ValueError
+        try:
+            found: Block = arrays[array].blocks[block]
+        except IndexError as error:
+            raise ValueError from error
+        for begin, size, whole in zip(start, shape, found.shape, strict=True):
+            if not 0 <= begin <= begin + size <= whole or size < 0:
+                raise ValueError
+        self._block = found
+        self._cut = tuple(slice(b, b + n) for b, n in zip(start, shape, strict=True))
+        self.nbytes = math.prod(shape) * arrays[array].itemsize
+
+    def elements(self) -> memoryview:
+        """Return them in order; a view where they lie so."""
+        import numpy as np
+
+        cut: Any = (*self._cut, ...)
+        part: Any = np.ascontiguousarray(self._block.read()[cut])
+        return memoryview(part.reshape(-1).view(np.uint8))
+
+
+def _other_arrays(uuid: int, offered: Sequence[Any], wanted: Sequence[Any]) -> DevrtError:
+    if len(offered) != len(wanted):
+        words = f"uuid {uuid} has {len(offered)} arrays, and {len(wanted)} are to be pulled."
+        return refused(StatusCode.INVALID_ARGUMENT, words, uuid=uuid)
+    number = next(
+        n for n, pair in enumerate(zip(offered, wanted, strict=True)) if pair[0] != pair[1]
+    )
+    here, there = (f"{dtype}{list(shape)}" for shape, dtype in (offered[number], wanted[number]))
+    words = f"array {number} of uuid {uuid} is {here}, and {there[:200]} is to be pulled."
+    return refused(StatusCode.INVALID_ARGUMENT, words, uuid=uuid, array=number)

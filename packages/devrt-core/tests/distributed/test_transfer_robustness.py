@@ -1,0 +1,285 @@
+"""Peers that do not keep to the protocol of transfers: refused, counted, and nobody harmed."""
+
+import contextlib
+import json
+import socket
+import struct
+import threading
+
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+import devrt
+from devrt import xla_client
+from devrt.distributed.transfer.frames import PROTOCOL, Op
+from devrt.errors import DistributedError, StatusCode
+from devrt.experimental import transfer
+
+HEADER = struct.Struct("!BIQ")
+X = devrt.ShapeDtypeStruct((2, 3), np.float64)
+
+
+@pytest.fixture(scope="module")
+def client():
+    with xla_client.make_cpu_client(num_devices=1) as made:
+        yield made
+
+
+@pytest.fixture
+def server(client):
+    """A server whose offers must still be there for one that has the token."""
+    bounds = transfer.TransferBounds(message_bytes=4096, connections=4)
+    made = transfer.start_transfer_server(client, token="t", bounds=bounds, transfer_size=1024)
+    with made, made.connect(made.address()) as connection:
+        x = devrt.device_put(np.ones((2, 3)), client.devices()[0])
+        made.await_pull(1, x)
+        yield made
+        assert np.asarray(connection.pull(1, x, timeout=60)).sum() == 6
+
+
+def connected(server):
+    host, port = server.address().rsplit(":", 1)
+    made = socket.create_connection((host, int(port)), 30)
+    made.settimeout(30)
+    return made
+
+
+def message(number, record, count=0):
+    words = record if isinstance(record, bytes) else json.dumps(record).encode()
+    return HEADER.pack(number, len(words), count) + words
+
+
+def answer(connection):
+    """Return the status and the record of an answer; None where the connection ended."""
+    try:
+        head = _exactly(connection, HEADER.size)
+        number, size, count = HEADER.unpack(head)
+        return number, json.loads(_exactly(connection, size)), _exactly(connection, count)
+    except (EOFError, ConnectionError):
+        return None
+
+
+def _exactly(connection, size):
+    data = b""
+    while len(data) < size:
+        more = connection.recv(size - len(data))
+        if not more:
+            raise EOFError
+        data += more
+    return data
+
+
+HELLO = message(Op.HELLO, {"protocol": PROTOCOL, "token": "t"})
+PULL = {"uuid": 1, "arrays": [[[2, 3], "float64"]], "wait": 0}
+
+
+def admitted(server):
+    made = connected(server)
+    made.sendall(HELLO)
+    assert answer(made)[0] == StatusCode.OK
+    return made
+
+
+@pytest.mark.parametrize(
+    "data",
+    [
+        b"GET / HTTP/1.1\r\n\r\n" + b"x" * 64,
+        b"\xff" * 64,
+        message(Op.HELLO, b"{" * 500),
+        message(Op.HELLO, b"[" * 9000 + b"]" * 7000),
+        message(Op.HELLO, b"[1]"),
+        message(Op.HELLO, {"protocol": PROTOCOL, "token": 7}),
+        message(Op.PULL, PULL),
+        HEADER.pack(Op.HELLO, 1 << 31, 0),
+    ],
+)
+def test_what_is_no_beginning_ends_the_connection(server, data):
+    with connected(server) as peer:
+        peer.sendall(data)
+        assert answer(peer) is None
+    assert server.refused == 1
+
+
+def test_a_wrong_token_and_another_protocol_are_answered(server):
+    for record, code in (
+        ({"protocol": PROTOCOL, "token": "\ud800"}, StatusCode.UNAUTHENTICATED),
+        ({"protocol": PROTOCOL}, StatusCode.UNAUTHENTICATED),
+        ({"protocol": 99, "token": "t"}, StatusCode.FAILED_PRECONDITION),
+    ):
+        with connected(server) as peer:
+            peer.sendall(message(Op.HELLO, record))
+            assert answer(peer)[0] == code
+            assert answer(peer) is None
+
+
+@pytest.mark.parametrize(
+    ("number", "record", "count"),
+    [
+        (99, {}, 0),
+        (Op.READ, {}, 5),
+        (Op.HELLO, {}, 0),
+        (Op.PULL, b"nothing", 0),
+        (Op.PULL, {"pad": "x" * 5000}, 0),
+    ],
+)
+def test_what_is_no_request_ends_the_connection(server, number, record, count):
+    with admitted(server) as peer:
+        peer.sendall(message(number, record, count) + b"x" * count)
+        assert answer(peer) is None
+    assert server.refused == 1
+
+
+@pytest.mark.parametrize(
+    "record",
+    [
+        {},
+        {"uuid": "x", "arrays": [], "wait": 0},
+        {"uuid": 1, "arrays": 3, "wait": 0},
+        {"uuid": 1, "arrays": [[1]], "wait": 0},
+        {"uuid": 1, "arrays": [[[1], "x"]], "wait": "soon"},
+        {"uuid": [], "arrays": [], "wait": 0},
+    ],
+)
+def test_a_request_with_wrong_fields_is_refused(server, record):
+    with admitted(server) as peer:
+        peer.sendall(message(Op.PULL, record))
+        assert answer(peer)[0] == StatusCode.INVALID_ARGUMENT
+        assert answer(peer) is None
+
+
+@pytest.mark.parametrize(
+    "region",
+    [
+        [0, 0, [0, 0], [3, 3]],
+        [0, 0, [-1, 0], [1, 3]],
+        [0, 0, [1, 0], [-1, 3]],
+        [0, 0, [0], [2]],
+        [1, 0, [0, 0], [2, 3]],
+        [0, 1, [0, 0], [2, 3]],
+        [-1, 0, [0, 0], [2, 3]],
+        [0, -1, [0, 0], [2, 3]],
+        [0, 0, [0, 0], [1.5, 3]],
+        [0, 0, [0, 0], [True, 1 << 70]],
+        [0, 0],
+        "x",
+    ],
+)
+def test_elements_that_there_are_not_are_refused(server, region):
+    with admitted(server) as peer:
+        peer.sendall(message(Op.PULL, PULL))
+        lease = answer(peer)[1]["lease"]
+        peer.sendall(message(Op.READ, {"lease": lease, "regions": [region]}))
+        code, _, data = answer(peer)
+        assert (code, data) == (StatusCode.INVALID_ARGUMENT, b"")
+
+
+def test_a_forged_lease_and_too_much_at_once_are_refused(server):
+    with admitted(server) as peer:
+        peer.sendall(message(Op.READ, {"lease": "00" * 16, "regions": [[0, 0, [0, 0], [2, 3]]]}))
+        assert answer(peer)[0] == StatusCode.NOT_FOUND
+        peer.sendall(message(Op.PULL, PULL))
+        lease = answer(peer)[1]["lease"]
+        many = [[0, 0, [0, 0], [2, 3]]] * 40  # 1,920 bytes, of which 1,024 are allowed
+        peer.sendall(message(Op.READ, {"lease": lease, "regions": many}))
+        assert answer(peer)[0] == StatusCode.RESOURCE_EXHAUSTED
+        peer.sendall(message(Op.READ, {"lease": lease, "regions": many[:2]}))
+        assert len(answer(peer)[2]) == 96
+        with admitted(server) as other:  # which does not know the lease's key may not end it
+            other.sendall(message(Op.END, {"lease": lease, "done": True}))
+            assert answer(other)[0] == StatusCode.INVALID_ARGUMENT
+
+
+def test_further_connections_than_are_allowed_end_at_once(client):
+    bounds = transfer.TransferBounds(connections=2)
+    server = transfer.start_transfer_server(client, token="t", bounds=bounds)
+    with server, admitted(server), admitted(server), connected(server) as third:
+        assert answer(third) is None
+
+
+@settings(max_examples=200, deadline=None)
+@given(data=st.binary(max_size=200), is_admitted=st.booleans(), number=st.integers(0, 6))
+def test_any_bytes_leave_the_server_as_it_was(running, data, is_admitted, number):
+    with admitted(running) if is_admitted else connected(running) as peer:
+        peer.sendall(message(number, data) if number else data)
+        with contextlib.suppress(OSError):  # the server may have ended it
+            peer.shutdown(socket.SHUT_WR)
+        while answer(peer) is not None:
+            pass
+    with admitted(running) as peer:
+        peer.sendall(message(Op.PULL, {**PULL, "wait": 5}))  # until the server sees that it ended
+        assert answer(peer)[0] == StatusCode.OK
+
+
+@pytest.fixture(scope="module")
+def running(client):
+    with transfer.start_transfer_server(client, token="t") as server:
+        server.await_pull(1, devrt.device_put(np.ones((2, 3)), client.devices()[0]))
+        yield server
+
+
+class Impostor:
+    """Listens, and sends what it was given in place of each answer."""
+
+    def __init__(self, answers):
+        self._answers = answers
+        self._socket = socket.create_server(("127.0.0.1", 0))
+        self.address = f"127.0.0.1:{self._socket.getsockname()[1]}"
+        self._thread = threading.Thread(target=self._serve)
+        self._thread.start()
+
+    def _serve(self):
+        peer, _ = self._socket.accept()
+        with peer:
+            for data in self._answers:
+                try:
+                    _, size, _ = HEADER.unpack(_exactly(peer, HEADER.size))
+                    _exactly(peer, size)
+                except (EOFError, OSError):
+                    return
+                peer.sendall(data)
+
+    def __enter__(self):
+        return self.address
+
+    def __exit__(self, *exception):
+        self._thread.join(60)
+        self._socket.close()
+
+
+GREETING = message(0, {"request_bytes": 1000, "addresses": []})
+LEASE = message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]})
+
+
+@pytest.mark.parametrize(
+    "answers",
+    [
+        [b"HTTP/1.1 400 Bad Request\r\n\r\n"],
+        [HEADER.pack(0, (1 << 32) - 1, 0)],
+        [message(0, {})],
+        [message(0, {"request_bytes": -1, "addresses": []})],
+        [message(0, {"request_bytes": 10, "addresses": 3})],
+        [GREETING, message(0, {})],
+        [GREETING, message(0, {"lease": "a", "blocks": 5})],
+        [GREETING, message(0, {"lease": "a", "blocks": []})],
+        [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [1, 3]]]]})],
+        [GREETING, message(0, {"lease": "a", "blocks": [[[[0], [6]]]]})],
+        [GREETING, message(0, {"lease": "a", "blocks": [[[[0, "x"], [2, 3]]]]})],
+        [GREETING, LEASE, message(0, {}, 1 << 60)],
+        [GREETING, LEASE, message(0, {}, 47) + b"x" * 47],
+        [GREETING, LEASE, message(0, {}, 48) + b"x" * 20],
+        [GREETING, message(200, {"message": 5, "details": "{"})],
+        [GREETING, message(9, {"details": '{"kind": "X", "data": {"code": 1}}'})],
+        [GREETING, message(9, {"details": '{"data": 3, "phases": 4}'})],
+    ],
+)
+def test_answers_that_are_none_are_errors(client, answers):
+    ours = transfer.start_transfer_server(client)
+    with (
+        ours,
+        Impostor(answers) as address,
+        ours.connect(address) as connection,
+        pytest.raises(DistributedError),
+    ):
+        connection.pull(1, X, timeout=60)
