@@ -91,3 +91,32 @@ def test_ctrl_c_ends_children_that_hang(wheels, plugins, tmp_path, what):
     for path in notes.iterdir():
         with pytest.raises(ProcessLookupError):
             os.kill(int(path.name), 0)
+
+
+TO_ANOTHER_THREAD = """
+import os, signal, subprocess, threading
+from devrt.probing.parallel import side_by_side
+
+def work(item, children):
+    with subprocess.Popen(["sleep", "20"], start_new_session=True) as child:
+        with children.holding(child):
+            all_hold.wait()
+            if item == 1:
+                signal.pthread_kill(threading.get_ident(), signal.SIGINT)
+            say(child.wait())
+
+def say(what):
+    os.write(1, f"{what}\\n".encode())  # at once: the lines of threads stay apart
+
+all_hold = threading.Barrier(2)
+try:
+    side_by_side(work, [1, 2], "work")
+except KeyboardInterrupt:
+    say("interrupted")
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="signals of POSIX")
+def test_an_interrupt_that_does_not_wake_the_waiting_thread_ends_the_children(run_python):
+    printed = run_python("-c", TO_ANOTHER_THREAD).stdout.split()
+    assert sorted(printed) == ["-9", "-9", "interrupted"]

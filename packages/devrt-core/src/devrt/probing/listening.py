@@ -13,7 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from devrt.probing.parallel import kill_group
+from devrt.probing.parallel import GLANCE_SECONDS, kill_group
 from devrt.probing.replying import MAX_LINE
 
 __all__ = ["Lines", "Listener", "Replies", "last_lines", "listen", "signal_name"]
@@ -133,8 +133,8 @@ class Listener:
             left = deadline - time.monotonic()
             if left <= 0:
                 return False
-            patience = left if self._ended is not None else min(left, _POLL)
-            _drain(self._selector, self._sinks, patience)
+            patience = GLANCE_SECONDS if self._ended is not None else _POLL
+            _drain(self._selector, self._sinks, min(left, patience))
             del self.output[:-_TAIL]  # a plugin may print for ever
         return True
 

@@ -8,9 +8,16 @@ import signal
 import subprocess
 import threading
 from collections.abc import Callable, Iterator, Sequence
-from typing import TypeVar
+from typing import TYPE_CHECKING, TypeVar
 
-__all__ = ["Children", "kill_group", "side_by_side"]
+if TYPE_CHECKING:
+    from concurrent.futures import Future
+
+__all__ = ["GLANCE_SECONDS", "Children", "kill_group", "side_by_side"]
+
+GLANCE_SECONDS = 1.0
+"""How long to wait at a time: a signal that comes just before a wait, or to another thread of the
+process, does not end it."""
 
 _WORKERS = 8
 
@@ -60,13 +67,22 @@ def side_by_side(do: Callable[[T, Children], R], items: Sequence[T], name: str) 
     workers = min(len(items), _WORKERS, 2 * (os.cpu_count() or 1))
     pool = concurrent.futures.ThreadPoolExecutor(workers, name)
     try:
-        return list(pool.map(lambda item: do(item, children), items))
+        futures = [pool.submit(do, item, children) for item in items]
+        return [_result(future) for future in futures]
     except BaseException:
         pool.shutdown(wait=False, cancel_futures=True)
         children.end()
         raise
     finally:
         pool.shutdown(wait=False)
+
+
+def _result(future: Future[R]) -> R:
+    import concurrent.futures
+
+    while not future.done():
+        concurrent.futures.wait([future], GLANCE_SECONDS)
+    return future.result()
 
 
 def kill_group(child: subprocess.Popen[bytes]) -> None:
