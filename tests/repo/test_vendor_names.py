@@ -30,7 +30,7 @@ EXCEPTIONS = {
         *("make_tpu_client", "tpu_client_timer_callback", "TPU_LIBRARY_PATH"),
     },
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
-    "native/gpu.py": {"cuda_async"},
+    "native/gpu_given.py": {"cuda_async"},
     "distributed/state.py": {"tpu"},  # what `cluster_detection_method` takes
     "distributed/protocol/messages.py": {"google"},  # where protobuf's modules lie
     "native/src/gpu/options.cpp": {"cuda_async"},

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import os
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any, cast
 
 from devrt import hardware
@@ -16,12 +16,11 @@ from devrt._support.record import record
 from devrt.contract import options_with_job
 from devrt.errors import (
     DevrtError,
-    InvalidArgumentError,
-    InvalidTypeError,
+    ForkedError,
     StatusCode,
 )
+from devrt.native.gpu_given import OF_JAX, allocation, checked_options, chosen_devices, nodes_of
 from devrt.native.gpu_simulation import (
-    MOST_DEVICES,
     mock_topology,
     simulated_devices,
     simulator_library,
@@ -33,41 +32,8 @@ if TYPE_CHECKING:
 
 __all__ = ["GpuPlatform", "simulated_links"]
 
-_ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
-
-_GIVEN = (
-    "allocator",
-    "allowed_devices",
-    "collective_memory_size",
-    "distributed_client",
-    "get_global_topology_timeout_minutes",
-    "get_local_topology_timeout_minutes",
-    "memory_fraction",
-    "mock",
-    "mock_gpu_topology",
-    "node_id",
-    "num_nodes",
-    "platform_name",
-    "preallocate",
-)
-"""What callers may give beside the configured options; the names are jaxlib's."""
-
-_OF_JAX = (
-    OptionSpec(
-        name="use_mock_gpu_client",
-        type=bool,
-        default=False,
-        help="JAX's option: simulated devices in place of the machine's, mock_num_gpus of them.",
-    ),
-    OptionSpec(
-        name="mock_num_gpus",
-        type=int,
-        default=1,
-        minimum=1,
-        maximum=MOST_DEVICES,
-        help="JAX's option: how many devices use_mock_gpu_client simulates.",
-    ),
-)
+_first_used: dict[str, int] = {}
+"""The process in which a platform's driver was first used."""
 
 
 @record(frozen=True, slots=True, kw_only=True)
@@ -145,7 +111,7 @@ class GpuPlatform:
                 help="The driver's numbers of the devices to use, with commas; empty for all, or "
                 f"for what {self.visible_variable} says.",
             ),
-            *_OF_JAX,
+            *OF_JAX,
             TRACEBACK_IN_BUFFERS,
             *CACHE_OPTIONS,
         )
@@ -163,13 +129,14 @@ class GpuPlatform:
         from devrt.native.classes import register
         from devrt.native.collectives import collectives_member
 
-        options = options_with_job(context.options, context.job)
-        self._check_names(options)
-        driver = _allocation(options)
-        allowed = self._allowed(options)
+        given = options_with_job(context.options, context.job)
+        options = checked_options(given, self.options(), self.name)
+        self._check_process()
+        driver = allocation(options)
+        allowed = chosen_devices(options, self.name, self.visible_variable)
         if allowed is not None:
             driver["allowed_devices"] = allowed
-        nodes = (options.get("node_id") or 0, options.get("num_nodes") or 1)
+        nodes = nodes_of(options)
         native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
         if self.kernels:
             member = kernel_modules.compile_member(self.kernels)
@@ -182,22 +149,35 @@ class GpuPlatform:
         if mock:
             simulated_nodes, devices = mock
             driver["library"] = simulator_library(self.simulator_path(native), self.name, devices)
-            nodes = nodes if options.get("num_nodes") else (nodes[0], simulated_nodes)
+            nodes = nodes if options.get("num_nodes") is not None else (nodes[0], simulated_nodes)
         elif found := self._driver_library():
             driver["library"] = found
         try:
             if mock:
                 driver["allowed_devices"] = simulated_devices(allowed, mock[1])
-            client = _native_client(native, driver, self._exchange(nodes, options), context)
+            joined = self._exchange(nodes, options)
+            client = _native_client(native, driver, joined, options, context.memory_kinds)
         except DevrtError as error:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
             raise self._with_variables(error, is_simulated=bool(mock)) from None
+        _first_used.setdefault(self.name, os.getpid())
         # Without what joins it to others, which may refer to the client.
         cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
         engines.remember_cache(client, cached)
         kernel_modules.remember_cache(client, options)
         return client
+
+    def _check_process(self) -> None:
+        """Refuse a process that was forked from one whose driver was in use: it has none."""
+        parent = _first_used.get(self.name, os.getpid())
+        if parent != os.getpid():
+            msg = (
+                f"this process was forked from process {parent} after that had made a {self.name} "
+                "client, and no driver of GPUs works in such a process. Start processes with "
+                "multiprocessing's 'spawn' method, or fork before the first use of the platform."
+            )
+            raise ForkedError(msg, parent=parent, platforms=(self.name,))
 
     def _exchange(self, nodes: tuple[int, int], options: Mapping[str, Any]) -> dict[str, Any]:
         """Return what tells the client which processes there are, and with what devices."""
@@ -236,29 +216,18 @@ class GpuPlatform:
         found = hardware.find_shared_library(*self.libraries, folders=self.folders)
         return "" if found is None else str(found)
 
-    def _check_names(self, options: Mapping[str, Any]) -> None:
-        known = {*_GIVEN, *(spec.name for spec in self.options())}
-        for name in options:
-            if name not in known:
-                listed = ", ".join(sorted(known))
-                msg = f"a {self.name} client has no option {name!r}; it has: {listed}."
-                raise InvalidArgumentError(msg, option=name)
-
-    def _allowed(self, options: Mapping[str, Any]) -> str | None:
-        given = options.get("allowed_devices")
-        if given is not None:
-            return _joined(given)
-        text = options.get(f"{self.name}_visible_devices") or os.environ.get(self.visible_variable)
-        return None if not text or text == "all" else str(text)
-
 
 def _native_client(
-    native: Any, driver: dict[str, Any], nodes: dict[str, Any], context: ClientContext
+    native: Any,
+    driver: dict[str, Any],
+    nodes: dict[str, Any],
+    options: Mapping[str, Any],
+    memory_kinds: Any,
 ) -> Client:
     client = native.make_client(
         driver,
-        memory_kinds=context.memory_kinds,
-        traceback_in_buffers=context.options.get("traceback_in_buffers", "sampled"),
+        memory_kinds=memory_kinds,
+        traceback_in_buffers=options.get("traceback_in_buffers", "sampled"),
         **nodes,
     )
     return cast("Client", client)  # registered as one by `register`
@@ -284,41 +253,3 @@ def simulated_links(devices: Sequence[Device]) -> list[hardware.DeviceLink] | No
         for j, b in enumerate(devices)
         if i < j
     ]
-
-
-def _joined(numbers: Any) -> str:
-    listed = list(numbers) if isinstance(numbers, Iterable) else [numbers]
-    if not all(type(number) is int for number in listed):
-        msg = f"allowed_devices must be a set of whole numbers, not {numbers!r}."
-        raise InvalidTypeError(msg, option="allowed_devices")
-    return ",".join(str(number) for number in sorted(listed)) or ","
-
-
-def _allocation(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Return the driver's options of memory: those given, else those of the environment."""
-    from devrt._config.gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
-
-    from_environment: dict[str, Any] = dict(generate_pjrt_gpu_plugin_options())
-    names = ("allocator", "memory_fraction", "preallocate", "collective_memory_size")
-    chosen: dict[str, Any] = {
-        name: from_environment[name] for name in names if name in from_environment
-    }
-    chosen |= {name: options[name] for name in names if options.get(name) is not None}
-    allocator = chosen["allocator"]
-    if isinstance(allocator, GpuAllocatorConfig):
-        # Its defaults are jaxlib's, which takes three quarters at once: only what differs counts.
-        defaults = GpuAllocatorConfig()
-        for name in names[1:]:
-            if getattr(allocator, name) != getattr(defaults, name):
-                chosen[name] = getattr(allocator, name)
-        allocator = allocator.kind.name
-    allocator = getattr(allocator, "name", allocator)
-    chosen["allocator"] = str(allocator).lower()
-    if chosen["allocator"] not in _ALLOCATORS:
-        listed = ", ".join(_ALLOCATORS)
-        msg = f"the allocator {allocator!r} is none of this client's: {listed}."
-        raise InvalidArgumentError(msg, option="allocator")
-    if "memory_fraction" in chosen:
-        chosen["memory_fraction"] = float(chosen["memory_fraction"])
-    chosen.pop("collective_memory_size", None)  # the library for collectives has its own
-    return chosen

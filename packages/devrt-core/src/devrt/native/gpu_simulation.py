@@ -20,12 +20,12 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] 
     """Return how many nodes of how many simulated devices are requested; None for real ones."""
     given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
     count = options.get("mock_num_gpus")
-    if given:
+    if given is not None and given != "":
         return _parsed(str(given), "mock_gpu_topology")
     if configured:
         return _configured_topology(str(configured), f"{platform}_mock")
     if options.get("mock") or options.get("use_mock_gpu_client"):
-        return 1, _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
+        return 1, 1 if count is None else count
     return None
 
 
@@ -43,8 +43,8 @@ def _parsed(text: str, option: str) -> tuple[int, int]:
     parts = text.lower().replace(" ", "").split("x")
     if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
         msg = (
-            f"a topology of simulated devices is written 8, 2x8 (nodes, devices of each) or 2x4x8 "
-            f"(slices, nodes of each, devices of each), not {text!r}."
+            f"{option} is written 8, 2x8 (nodes, simulated devices of each) or 2x4x8 (slices, "
+            f"nodes of each, devices of each), not {text!r}."
         )
         raise InvalidArgumentError(msg, option=option)
     *groups, devices = map(int, parts)

@@ -1,0 +1,193 @@
+"""Options of a client for GPUs: their names and types, and what they say of memory and devices.
+
+Those that come from the configuration are checked there. What a program gives itself is not, and
+would otherwise be read as whatever it is true for: ``mock="false"`` as simulated devices.
+"""
+
+from __future__ import annotations
+
+import operator
+import os
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
+
+from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
+from devrt.native.gpu_simulation import MOST_DEVICES
+from devrt.records import OptionSpec
+
+__all__ = ["OF_JAX", "allocation", "checked_options", "chosen_devices", "nodes_of"]
+
+_ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
+_MEMORY = ("allocator", "memory_fraction", "preallocate", "collective_memory_size")
+
+_WHOLE, _NUMBER, _TRUTH, _TEXT = "a whole number", "a number", "True or False", "text"
+_NUMBERS = {_WHOLE: "__index__", _NUMBER: "__float__"}
+_MOST_NODES = 1 << 30  # what the native half counts
+_MOST = 1 << 62  # as large as any count of bytes
+
+_GIVEN = {
+    "allocator": "",  # `allocation` reads it
+    "allowed_devices": "",  # `chosen_devices` does
+    "collective_memory_size": _WHOLE,
+    "distributed_client": "",  # `exchange_for` does
+    "get_global_topology_timeout_minutes": _NUMBER,
+    "get_local_topology_timeout_minutes": _NUMBER,
+    "memory_fraction": _NUMBER,
+    "mock": _TRUTH,
+    "mock_gpu_topology": "",  # `mock_topology` does
+    "node_id": _WHOLE,
+    "num_nodes": _WHOLE,
+    "platform_name": _TEXT,
+    "preallocate": _TRUTH,
+}
+"""What callers may give beside the configured options; the names are jaxlib's, and None is for
+what is not given."""
+
+OF_JAX = (
+    OptionSpec(
+        name="use_mock_gpu_client",
+        type=bool,
+        default=False,
+        help="JAX's option: simulated devices in place of the machine's, mock_num_gpus of them.",
+    ),
+    OptionSpec(
+        name="mock_num_gpus",
+        type=int,
+        default=1,
+        minimum=1,
+        maximum=MOST_DEVICES,
+        help="JAX's option: how many devices use_mock_gpu_client simulates.",
+    ),
+)
+
+
+def checked_options(
+    options: Mapping[str, Any], specs: Sequence[OptionSpec], platform: str
+) -> dict[str, Any]:
+    """Return the options of a client, each of its type.
+
+    Raises
+    ------
+    InvalidArgumentError, InvalidTypeError
+        If a client of the platform has no such option, or it takes another value.
+    """
+    known = {spec.name: spec for spec in specs}
+    unknown = [name for name in options if name not in known and name not in _GIVEN]
+    if unknown:
+        listed = ", ".join(sorted({*_GIVEN, *known}))
+        msg = f"a {platform} client has no option {unknown[0]!r}; it has: {listed}."
+        raise InvalidArgumentError(msg, option=unknown[0])
+    return {
+        name: _configured(known[name], value) if name in known else _given(name, value)
+        for name, value in options.items()
+    }
+
+
+def _configured(spec: OptionSpec, value: Any) -> Any:
+    from devrt._config.values import checked  # not at the top: importing a plugin has no use for it
+
+    if value is None:
+        return spec.default
+    try:
+        return checked(spec, value, "make_client")
+    except ConfigError as error:  # given by the program, which can correct it
+        raise InvalidArgumentError(error.message, option=spec.name) from None
+
+
+def _given(name: str, value: Any) -> Any:
+    form = _GIVEN[name]
+    if value is None or not form:
+        return value
+    if form == _TRUTH and type(value).__name__ in ("bool", "bool_"):
+        return bool(value)
+    if form == _TEXT and isinstance(value, str):
+        return value
+    if form in _NUMBERS and hasattr(value, _NUMBERS[form]) and not isinstance(value, bool):
+        if not -_MOST <= value <= _MOST:  # nor NaN
+            raise InvalidArgumentError(f"{name} is out of range: {value!r}.", option=name)
+        return operator.index(value) if form == _WHOLE else float(value)
+    msg = f"the option {name!r} takes {form}, not {value!r} of type {type(value).__name__}."
+    raise InvalidTypeError(msg, option=name)
+
+
+def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the driver's options of memory: those given, else those of the environment."""
+    from devrt._config.gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
+
+    from_environment: dict[str, Any] = dict(generate_pjrt_gpu_plugin_options())
+    chosen: dict[str, Any] = {
+        name: from_environment[name] for name in _MEMORY if name in from_environment
+    }
+    chosen |= {name: options[name] for name in _MEMORY if options.get(name) is not None}
+    allocator = chosen["allocator"]
+    if isinstance(allocator, GpuAllocatorConfig):
+        # Its defaults are jaxlib's, which takes three quarters at once: only what differs counts.
+        defaults = GpuAllocatorConfig()
+        for name in _MEMORY[1:]:
+            if getattr(allocator, name) != getattr(defaults, name):
+                chosen[name] = getattr(allocator, name)
+        allocator = allocator.kind.name
+    chosen["allocator"] = str(getattr(allocator, "name", allocator)).lower()
+    if chosen["allocator"] not in _ALLOCATORS:
+        listed = ", ".join(_ALLOCATORS)
+        where = "" if options.get("allocator") is not None else " of XLA_PYTHON_CLIENT_ALLOCATOR"
+        msg = f"the allocator {allocator!r}{where} is none of this client's: {listed}."
+        raise InvalidArgumentError(msg, option="allocator")
+    if "memory_fraction" in chosen:
+        chosen["memory_fraction"] = float(chosen["memory_fraction"])
+    _check_size(chosen.pop("collective_memory_size", 0))  # whose library has its own memory
+    return chosen
+
+
+def _check_size(collective_memory_size: int) -> None:
+    if collective_memory_size < 0:
+        msg = f"collective_memory_size must not be negative: {collective_memory_size}."
+        raise InvalidArgumentError(msg, option="collective_memory_size")
+
+
+def chosen_devices(options: Mapping[str, Any], platform: str, variable: str) -> str | None:
+    """Return the driver's numbers of the devices to use, with commas; None for all.
+
+    Those that the program gives come before the configured ones, and these before JAX's variable.
+    """
+    given = options.get("allowed_devices")
+    if given is not None:
+        return _joined(given)
+    option = f"{platform}_visible_devices"
+    if text := options.get(option):
+        return _numbers(text, option)
+    text = os.environ.get(variable)
+    return _numbers(text, variable) if text else None
+
+
+def _numbers(text: str, source: str) -> str | None:
+    """Return the numbers of a text, which may have blanks between them."""
+    if text.strip() == "all":
+        return None
+    numbers = [part.strip() for part in text.split(",")]
+    if not any(numbers):
+        return ","
+    if all(part.isascii() and part.isdigit() and len(part) < 10 for part in numbers):
+        return ",".join(numbers)
+    msg = f"{source} must be numbers from 0 on with commas between them, or 'all', not {text!r}."
+    raise InvalidArgumentError(msg, option=source)
+
+
+def _joined(numbers: Any) -> str:
+    if isinstance(numbers, str | bytes) or not isinstance(numbers, Iterable):
+        numbers = [numbers]
+    listed = list(numbers)
+    if not all(hasattr(number, "__index__") and type(number) is not bool for number in listed):
+        msg = f"allowed_devices must be a set of whole numbers, not {numbers!r}."
+        raise InvalidTypeError(msg, option="allowed_devices")
+    return ",".join(str(number) for number in sorted(map(operator.index, listed))) or ","
+
+
+def nodes_of(options: Mapping[str, Any]) -> tuple[int, int]:
+    """Return which of how many processes this is."""
+    number, count = options.get("node_id"), options.get("num_nodes")
+    found = (0 if number is None else number, 1 if count is None else count)
+    if not all(-_MOST_NODES <= each <= _MOST_NODES for each in found):
+        msg = f"node_id and num_nodes are out of range: {found[0]} of {found[1]}."
+        raise InvalidArgumentError(msg, option="num_nodes")
+    return found

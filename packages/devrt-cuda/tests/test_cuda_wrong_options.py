@@ -1,0 +1,122 @@
+"""Options of a client with values that it does not take, from a program and the environment."""
+
+import os
+
+import numpy as np
+import pytest
+
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.runtime import default_runtime
+from support import python
+
+WRONG_TYPES = {
+    "mock": ["false", 0, 1],
+    "preallocate": ["false", 1, []],
+    "memory_fraction": ["x", "0.5", True, [0.5]],
+    "collective_memory_size": ["64", 0.5, False],
+    "node_id": ["0", 0.0, True],
+    "num_nodes": ["1", [1]],
+    "platform_name": [5],
+    "get_local_topology_timeout_minutes": ["soon"],
+    "allowed_devices": ["0", b"\0", [True], [0.0]],
+    "distributed_client": ["localhost:1"],
+}
+WRONG_VALUES = {
+    "allocator": ["", "vmm", 1, []],
+    "collective_memory_size": [-1],
+    "memory_fraction": [0, -1, float("nan"), float("inf"), 10**400],
+    "mock_gpu_topology": [0, "0", "2x", True, []],
+    "node_id": [-1, 1, 2**40, 2**70],
+    "num_nodes": [0, -1, 2**40],
+    "allowed_devices": [[], [-1], [1], [2**70]],
+    "cuda_visible_devices": [0, "x", "-1"],
+    "cuda_mock": [4],
+    "mock_num_gpus": [0, "many", 10**6],
+    "traceback_in_buffers": [5, "some"],
+    "enable_compilation_cache": ["maybe", 7],
+    "compilation_cache_max_size": ["2 G"],
+    "use_mock_gpu_client": ["x"],
+    "bogus": [1],
+}
+
+
+def client(**options):
+    given = {"mock": True, "mock_gpu_topology": "1"} | options
+    if "cuda_mock" in options:
+        del given["mock_gpu_topology"]
+    return default_runtime().make_client("cuda", given)
+
+
+def pairs(table):
+    return [pytest.param(n, v, id=f"{n}={str(v)[:12]}") for n in table for v in table[n]]
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(WRONG_TYPES))
+def test_an_option_of_another_type_is_refused(name, value):
+    with pytest.raises(InvalidTypeError, match=name):
+        client(**{name: value})
+
+
+@pytest.mark.parametrize(("name", "value"), pairs(WRONG_VALUES))
+def test_an_option_that_is_out_of_range_is_refused(name, value):
+    with pytest.raises(InvalidArgumentError, match=name):
+        client(**{name: value})
+
+
+def test_numbers_and_truth_values_of_numpy_are_taken():
+    with client(
+        mock=np.bool_(True), memory_fraction=np.float32(0.5), allowed_devices=[np.int64(0)]
+    ) as made:
+        assert made.local_devices()[0].memory_stats()["bytes_limit"] == 1 << 29
+
+
+@pytest.mark.parametrize("text", ["0, 0", " 0", "all", " all "])
+def test_numbers_of_devices_may_have_blanks_between_them(text, monkeypatch):
+    monkeypatch.setenv("JAX_CUDA_VISIBLE_DEVICES", text)
+    with client() as made:
+        assert made.device_count() == 1
+
+
+@pytest.mark.parametrize("text", ["zero", "0,-1", "1.0", "\uff11"])
+def test_the_variable_that_names_no_devices_is_named(text, monkeypatch):
+    monkeypatch.setenv("JAX_CUDA_VISIBLE_DEVICES", text)
+    with pytest.raises(InvalidArgumentError, match="JAX_CUDA_VISIBLE_DEVICES must be numbers"):
+        client()
+
+
+def test_the_variable_with_an_allocator_that_is_not_there_is_named(monkeypatch):
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "vmm")
+    with pytest.raises(InvalidArgumentError, match="'vmm' of XLA_PYTHON_CLIENT_ALLOCATOR"):
+        client()
+
+
+def test_the_variable_of_the_simulator_is_known():
+    environ = {"DEVRT_CUDA_MOCK": "1", "DEVRT_GPU_SIMULATOR": "delay=0"}
+    code = "import devrt, warnings\n" \
+           "with warnings.catch_warnings(record=True) as seen: devrt.devices('cuda')\n" \
+           "print([w for w in map(str, seen) if 'DEVRT_GPU_SIMULATOR' in w])"  # fmt: skip
+    assert python(code, options=(), clean=("DEVRT_", "JAX_"), **environ).stdout == "[]\n"
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
+def test_a_child_that_is_forked_has_no_driver_and_says_so():
+    code = """
+        import os, warnings
+        from devrt.errors import ForkedError
+        from devrt.runtime import default_runtime
+
+        def client():
+            return default_runtime().make_client("cuda", {"mock": True})
+
+        parent = client()
+        warnings.simplefilter("ignore")  # of Python's own about forking with threads
+        if not (child := os.fork()):
+            try:
+                client()
+            except ForkedError as error:
+                os._exit(40 if f"process {os.getppid()} after" in str(error) else 41)
+            os._exit(42)
+        assert os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]) == 40
+        client().close()
+    """
+    python(code, clean=("DEVRT_", "JAX_"))
