@@ -15,6 +15,7 @@ from devrt.errors import (
     InvalidTypeError,
     UnimplementedError,
 )
+from devrt.programs import load_program
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
 
@@ -92,6 +93,8 @@ def test_what_needs_another_process_is_refused(client):
     total = devrt.shard_map(
         lambda x: devrt.lax.psum(x, "x"), a.sharding.mesh, in_specs=ROWS, out_specs=P()
     )
+    with pytest.raises(UnimplementedError, match=r"devices of several processes.*shard_map"):
+        load_program(devrt.jit(total).lower(a).as_text(), mesh=a.sharding.mesh)
     with pytest.raises(UnimplementedError, match=r"has none\. Call devrt.distributed.initialize"):
         total(a)
 

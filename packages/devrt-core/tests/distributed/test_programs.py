@@ -72,6 +72,28 @@ found["jit"] = whole(around(a, b))
 found["eager"] = whole({"x": a * 3 + b - (-a), "y": (b @ b).sum(0), "z": a.T})
 cut = devrt.jit(lambda x: x % 3, out_shardings=NamedSharding(line, P("i")))(b)
 found["cut"] = whole(cut)
+
+count = len(devrt.local_devices())
+each = devrt.pmap(lambda x, k: lax.psum(x, "i") + x * lax.axis_index("i") + k, axis_name="i",
+                  in_axes=(0, None))
+mine = n.reshape(4, 2, 8)[me * count : (me + 1) * count]
+result = each(each(mine, 1), 2)
+assert result.is_fully_addressable and result.shape == (count, 2, 8), result
+found["pmap"] = whole(result)
+
+shape = devrt.ShapeDtypeStruct((2, 8), np.int32)
+found["callback"] = mapped(
+    lambda x: lax.psum(devrt.pure_callback(lambda v: v * 2 + 1, shape, x), "i"), n, gives=P())
+
+# Programs of this process's devices alone wait for each other as well, in between.
+here = Mesh(np.array(devrt.local_devices()), ("i",))
+step = lambda x: lax.psum(x, "i") % 97 + x
+local, over = [devrt.jit(devrt.shard_map(step, mesh, in_specs=P("i"), out_specs=P("i")),
+                         donate_argnums=0) for mesh in (here, line)]
+b, c = put(np.zeros(4, np.int32), here, "i"), put(np.arange(8, dtype=np.int32), line, "i")
+for _ in range(30):
+    b, c = local(b), over(c)
+found["between"] = whole(c)
 show(found=devrt.tree.map(lambda x: np.asarray(x).tolist(), found))
 
 x = np.linspace(-1, 1, 32, dtype=np.float32).reshape(8, 4)

@@ -9,6 +9,7 @@ collectives are calls of the host (`devrt.distributed.collectives`).
 from __future__ import annotations
 
 import atexit
+import contextlib
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -26,6 +27,7 @@ from devrt.tracing import COLLECTIVE_TARGET, Division, Meshes, local_program, pr
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, Client, Device, LoadedExecutable
+    from devrt.distributed.collectives.in_programs import ProgramDevices
     from devrt.programs.leaves import Kind
     from devrt.programs.placement import Placement
     from devrt.programs.traced import Trace
@@ -159,10 +161,8 @@ class _Launch(Launch):
         *,
         exchanges: bool,
     ) -> None:
-        from devrt.distributed.collectives.in_programs import ProgramDevices
-
         client = executable.client
-        self._group = ProgramDevices(client, placement.devices)
+        self._group = _group_of(client, placement.devices)
         if exchanges:
             self._group.check_exchanges()
         self._exchanges = exchanges
@@ -215,7 +215,19 @@ class _Order:
 
 
 _orders: dict[Client, _Order] = {}
+_groups: dict[tuple[Device, ...], ProgramDevices] = {}
+"""Programs call by them when their functions are gone."""
+
 _lock = threading.Lock()
+
+
+def _group_of(client: Client, devices: tuple[Device, ...]) -> ProgramDevices:
+    from devrt.distributed.collectives.in_programs import ProgramDevices
+
+    with _lock:
+        if devices not in _groups:
+            _groups[devices] = ProgramDevices(client, devices)
+        return _groups[devices]
 
 
 def _order_of(client: Client) -> _Order:
@@ -228,13 +240,13 @@ def _order_of(client: Client) -> _Order:
 def _forget_orders() -> None:
     """Wait for the programs that run, and forget them: who asks for their results has the error."""
     with _lock:
-        orders = list(_orders.values())
+        orders, groups = list(_orders.values()), dict(_groups)
         _orders.clear()
+        _groups.clear()
     for order in orders:
-        try:
+        with contextlib.suppress(DevrtError):
             order.wait()
-        except DevrtError:
-            continue
+    groups.clear()  # not before the programs have ended that call by them
 
 
 def _scalar(value: Any, device: Device) -> Buffer:

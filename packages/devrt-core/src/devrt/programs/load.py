@@ -9,7 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 from devrt.compiling import Program
 from devrt.contract import Client, Device
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.programs.across import by_calls
 from devrt.programs.array_program import ArrayProgram
 from devrt.programs.chosen_shardings import mesh_of
 from devrt.programs.jax_objects import library_of
@@ -83,7 +84,7 @@ def load_program(
         dimension, or the program, an option, a device or the mesh does not fit.
     UnimplementedError
         If it was exported by a calling convention that is not known, or takes what is not here:
-        custom calls, torchax.
+        custom calls, torchax, a compiler for the devices of several processes.
     """
     source = read_source(program)
     if not source.executable:  # one object, as its facts are read once for the place and compiler
@@ -136,6 +137,14 @@ def _loaded(
     mesh: Mesh | None,
     options: dict[str, Any],
 ) -> ArrayProgram:
+    if devices and by_calls(devices):
+        msg = (
+            f"load_program cannot run a program on {len(devices)} devices of several processes: "
+            f"the compiler of the {client.platform} client, which would divide it, knows the "
+            "devices of this process only. Load it on devrt.local_devices(), or write what "
+            "exchanges data as a devrt.shard_map, which runs on the devices of all processes."
+        )
+        raise UnimplementedError(msg, operation="load_program", platform=client.platform)
     if source.executable:
         executable = client.deserialize_executable(source.executable, devices, **options)
         return ArrayProgram(executable, mesh)

@@ -14,10 +14,11 @@ from devrt.arrays import Array, device_put
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.arguments import check_callable, name_of
 from devrt.programs.jit import JitFunction
+from devrt.programs.pmap_processes import global_size, joined, own_part, spans
 from devrt.programs.specs import named_leaves, spread
 from devrt.programs.tracebacks import shortened
 from devrt.programs.traced import values_of
-from devrt.runtime import local_devices
+from devrt.runtime import devices, local_devices
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
 from devrt.tracing import (
     at_user_line,
@@ -65,7 +66,9 @@ def pmap(
     static_broadcasted_argnums
         Positional arguments that are passed as they are: they must be hashable.
     devices
-        The devices; by default the first ones of the default platform, as many as are needed.
+        The devices; by default the first ones of the default platform, as many as are needed. In a
+        job of several processes the devices of all: each process passes, and gets, as many rows as
+        it has devices, and the collectives span them all.
     backend
         The platform whose devices are taken.
     axis_size
@@ -136,7 +139,8 @@ class PmapFunction:
         leaves, structure, statics = self._taken_apart(args, kwargs)
         if is_tracing():
             return self._traced(self._divided(leaves, structure, statics), leaves)
-        key = structure, tuple(map(np.shape, leaves)), statics, self._there()
+        there = self._there()
+        key = structure, tuple(map(np.shape, leaves)), statics, there
         try:
             found = self._ready.get(key)
         except TypeError:
@@ -146,8 +150,12 @@ class PmapFunction:
             shardings = [_sharding(call.mesh, axis) for axis in call.axes]
             found = self._ready[key] = self._program(call), shardings
         program, shardings = found
-        placed = [_placed(x, s) for x, s in zip(leaves, shardings, strict=True)]
+        is_over_processes = spans(there)
+        put = joined if is_over_processes else _placed
+        placed = [put(x, s) for x, s in zip(leaves, shardings, strict=True)]
         made = program(*placed)
+        if is_over_processes:
+            made = array_trees.tree_map(own_part, made)
         if self._donated:
             _delete_sources(leaves, placed)
         return made
@@ -158,7 +166,11 @@ class PmapFunction:
     def lower(self, *args: Any, **kwargs: Any) -> Any:
         """Return the function as StableHLO for some arguments."""
         leaves, structure, statics = self._taken_apart(args, kwargs)
-        return self._program(self._divided(leaves, structure, statics)).lower(*leaves)
+        call = self._divided(leaves, structure, statics)
+        if spans(self._there()):
+            shardings = [_sharding(call.mesh, axis) for axis in call.axes]
+            leaves = [joined(x, s) for x, s in zip(leaves, shardings, strict=True)]
+        return self._program(call).lower(*leaves)
 
     def _program(self, call: _Call) -> JitFunction:
         """Return the program of a call; one for all that are divided alike."""
@@ -219,6 +231,9 @@ class PmapFunction:
     def _size(self, leaves: Sequence[tuple[str, Any, int | None]]) -> int:
         """Return how many devices the arguments, or the options, ask for."""
         sizes = {path: np.shape(leaf)[axis] for path, leaf, axis in leaves if axis is not None}
+        there = self._there()
+        if spans(there) and not is_tracing():
+            sizes = {p: global_size(self._name, p, n, there) for p, n in sizes.items()}
         given = self._axis_size
         if given is None and self._devices is not None and not sizes:
             given = len(self._devices)
@@ -240,9 +255,11 @@ class PmapFunction:
         return int(different.pop())
 
     def _there(self) -> tuple[Any, ...]:
-        """Return the devices that may be taken."""
-        given = self._devices
-        return tuple(local_devices(backend=self._backend) if given is None else given)
+        """Return the devices that may be taken: in a trace, by default, this process's."""
+        if self._devices is not None:
+            return tuple(self._devices)
+        find = local_devices if is_tracing() else devices
+        return tuple(find(backend=self._backend))
 
     def _mesh(self, size: int) -> Mesh:
         there = self._there()
