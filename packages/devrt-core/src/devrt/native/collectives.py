@@ -7,6 +7,7 @@ The native half, which orders them and sees to their ends, is ``src/client/colle
 from __future__ import annotations
 
 import importlib
+import operator
 import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
@@ -15,7 +16,12 @@ import numpy as np
 
 from devrt._support.record import record
 from devrt.contract import REDUCTIONS, Buffer, Collectives
-from devrt.errors import BackendUnavailableError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    BackendUnavailableError,
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+)
 from devrt.native.wheel_libraries import find_library
 
 if TYPE_CHECKING:
@@ -51,6 +57,10 @@ class CollectiveLibrary:
     system_folders: tuple[str, ...] = ()
     remedy: str = ""
 
+    def named(self) -> str:
+        """Return the file that the environment names; empty where it names none."""
+        return os.environ.get(self.variable, "")
+
     def path(self) -> str:
         """Return the path of the library.
 
@@ -59,7 +69,7 @@ class CollectiveLibrary:
         BackendUnavailableError
             If there is none; the message says what to install.
         """
-        if named := os.environ.get(self.variable):
+        if named := self.named():
             return named
         found = find_library(self.libraries, self.folders, self.system_folders)
         if found is not None:
@@ -145,6 +155,7 @@ class DeviceCollectives(Collectives):
 
     def broadcast(self, values: Sequence[Any], root: int = 0) -> list[Any]:
         """Give every rank the array of one; see `devrt.contract.Collectives.broadcast`."""
+        root = _whole(root, "broadcast")
         self._check_ranks((root,), "broadcast")
         buffers = self._buffers(values, "broadcast", allows_none=True)
         if buffers[root] is None:
@@ -154,7 +165,7 @@ class DeviceCollectives(Collectives):
 
     def permute(self, values: Sequence[Any], pairs: Iterable[tuple[int, int]]) -> list[Any]:
         """Send arrays to other ranks; see `devrt.contract.Collectives.permute`."""
-        listed = [(int(sender), int(receiver)) for sender, receiver in pairs]
+        listed = _pairs(pairs)
         for side in zip(*listed, strict=True):
             self._check_ranks(side, "permute")
             if len({*side}) != len(side):
@@ -206,11 +217,27 @@ class DeviceCollectives(Collectives):
                 )
                 raise InvalidArgumentError(msg, operation=kind)
             values = [by_device[device] for device in self.devices]
+        if not isinstance(values, Iterable):
+            msg = f"{kind} failed: it takes a list with an array of each rank, not {values!r}."
+            raise InvalidTypeError(msg, operation=kind)
         given = list(values)
         if len(given) != self.size:
             msg = f"{kind} failed: {len(given)} arrays are given for the {self.size} ranks."
             raise InvalidArgumentError(msg, operation=kind)
-        return [_buffer(value, rank, kind, allows_none) for rank, value in enumerate(given)]
+        buffers = [_buffer(value, rank, kind, allows_none) for rank, value in enumerate(given)]
+        self._check_clients(buffers, kind)
+        return buffers
+
+    def _check_clients(self, buffers: Sequence[Any], kind: str) -> None:
+        for rank, buffer in enumerate(buffers):
+            if buffer is None or buffer.is_deleted():
+                continue  # what was deleted has no device, and the native half says that
+            if buffer.device.client is not self.devices[rank].client:
+                msg = (
+                    f"{kind} failed: the array of rank {rank} is another client's, on its "
+                    f"{buffer.device}. Put it on {self.devices[rank]} of the group's client."
+                )
+                raise InvalidArgumentError(msg, operation=kind)
 
     def _check_ranks(self, ranks: Iterable[int], kind: str) -> None:
         for rank in ranks:
@@ -249,23 +276,49 @@ def collectives_member(
         """Return the group of some devices; see `devrt.contract.Client.collectives`."""
         module, _, name = place.partition(":")
         library: CollectiveLibrary = getattr(importlib.import_module(module), name)
-        chosen = list(self.local_devices() if devices is None else devices)
-        _check_devices(self, chosen)
-        is_real = library.variable in os.environ or simulated_links(chosen) is None
+        chosen = self.local_devices() if devices is None else _own(self, devices)
+        is_real = bool(library.named()) or simulated_links(chosen) is None
+        path = library.path() if is_real else simulator
         native = importlib.import_module(type(self).__module__)
-        group = native._connect(chosen, library.path() if is_real else simulator, library.prefix)
+        try:
+            group = native._connect(chosen, path, library.prefix)
+        except DevrtError as error:
+            if path != library.named():
+                raise
+            msg = f"{error.message} {library.variable} names it: correct that, or unset it."
+            raise type(error)(msg, code=error.code, **error.data) from None
         return DeviceCollectives(group, chosen)
 
     return collectives
 
 
-def _check_devices(client: Any, devices: Sequence[Any]) -> None:
+def _own(client: Any, devices: Any) -> list[Device]:
     known = client.local_devices()
-    if devices and all(device in known for device in devices):
-        return
+    if not isinstance(devices, Iterable):
+        msg = f"collectives failed: devices must be a list of devices, not {devices!r}."
+        raise InvalidTypeError(msg, operation="collectives", platform=client.platform)
+    chosen = list(devices)
+    if chosen and all(device in known for device in chosen):
+        return chosen
     listed = ", ".join(str(device) for device in known)
     msg = f"collectives failed: a group is made of devices of this client ({listed})."
     raise InvalidArgumentError(msg, operation="collectives", platform=client.platform)
+
+
+def _whole(number: Any, kind: str) -> int:
+    try:
+        return operator.index(number)
+    except TypeError:
+        msg = f"{kind} failed: a rank is a whole number, not {number!r}."
+        raise InvalidTypeError(msg, operation=kind) from None
+
+
+def _pairs(pairs: Any) -> list[tuple[int, int]]:
+    listed = list(pairs) if isinstance(pairs, Iterable) else [pairs]
+    if not all(isinstance(pair, Sequence) and len(pair) == 2 for pair in listed):
+        msg = f"permute failed: pairs are a list of (sender, receiver), not {pairs!r}."
+        raise InvalidTypeError(msg, operation="permute")
+    return [(_whole(pair[0], "permute"), _whole(pair[1], "permute")) for pair in listed]
 
 
 def _first(shape: tuple[int, ...], kind: str) -> int:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import functools
 import importlib
 import weakref
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import InvalidArgumentError
+from devrt.errors import InvalidArgumentError, InvalidTypeError
 from devrt.native.kernels import KernelModule
 from devrt.records import CACHE_OPTIONS
 
@@ -18,6 +18,7 @@ if TYPE_CHECKING:
 
 __all__ = ["compile_member", "remember_cache"]
 
+_OPTIONS = ("options", "name_expressions")
 _CACHING = tuple(spec.name for spec in CACHE_OPTIONS)
 _caches: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = weakref.WeakKeyDictionary()
 
@@ -61,6 +62,7 @@ def compile_member(place: str) -> Callable[..., Any]:
         """
         if format is None:
             return self.compile_and_load(program, devices, **options)
+        _check_options(options)
         return _compile_kernels(place, self, program, devices, format, **options)
 
     return compile
@@ -84,11 +86,11 @@ def _compile_kernels(
 ) -> KernelModule:
     formats = _formats(place)
     targets = client.local_devices() if devices is None else _own(client, devices)
-    data = source.encode() if isinstance(source, str) else bytes(source)
+    data = _bytes_of(source)
     names: Mapping[str, str] = {}
     if format == formats.compiler.format:
         given = options, name_expressions
-        images, names = _compiled(formats.compiler, client, targets, data.decode(), *given)
+        images, names = _compiled(formats.compiler, client, targets, _text_of(data), *given)
     elif format in formats.images:
         _check_image(data, format, options, name_expressions)
         images = dict.fromkeys(targets, data)
@@ -96,10 +98,59 @@ def _compile_kernels(
         listed = ", ".join((formats.compiler.format, *formats.images))
         msg = f"the {client.platform} client takes no kernels as {format!r}; it takes {listed}."
         raise InvalidArgumentError(msg, operation="compile", platform=client.platform)
-    return KernelModule(importlib.import_module(type(client).__module__), images, names)
+    return _loaded(client, images, names)
 
 
-def _own(client: Any, devices: Sequence[Any]) -> list[Any]:
+def _loaded(client: Any, images: Mapping[Any, bytes], names: Mapping[str, str]) -> KernelModule:
+    try:
+        return KernelModule(importlib.import_module(type(client).__module__), images, names)
+    except InvalidArgumentError as error:
+        if not any("(simulated)" in device.device_kind for device in images):
+            raise
+        msg = (
+            f"{error.message} Simulated devices run no code for GPUs: they load shared objects of "
+            "this machine's processor, written for the simulator."
+        )
+        raise InvalidArgumentError(msg, code=error.code, **error.data) from None
+
+
+def _check_options(options: Mapping[str, Any]) -> None:
+    for name, value in options.items():
+        if name not in _OPTIONS:
+            msg = f"compile failed: kernels have no option {name!r}, but {' and '.join(_OPTIONS)}."
+            raise InvalidTypeError(msg, operation="compile", option=name)
+        is_text = isinstance(value, str | bytes) or not isinstance(value, Iterable)
+        if is_text or not all(isinstance(each, str) for each in value):
+            msg = f"compile failed: {name} must be a list of texts, not {value!r}."
+            raise InvalidTypeError(msg, operation="compile", option=name)
+
+
+def _bytes_of(source: Any) -> bytes:
+    try:
+        return source.encode() if isinstance(source, str) else bytes(memoryview(source))
+    except TypeError:
+        msg = f"compile failed: kernels are text or bytes, not of type {type(source).__name__}."
+        raise InvalidTypeError(msg, operation="compile") from None
+    except UnicodeEncodeError as error:
+        msg = f"compile failed: the source is no text that UTF-8 can hold: {error}."
+        raise InvalidArgumentError(msg, operation="compile") from None
+
+
+def _text_of(data: bytes) -> str:
+    if b"\0" in data:  # where C would end it, and leave the rest out
+        msg = f"compile failed: the source has a NUL, as its byte {data.index(0)}. Take it out."
+        raise InvalidArgumentError(msg, operation="compile")
+    try:
+        return data.decode()
+    except UnicodeDecodeError as error:
+        msg = f"compile failed: the source is not UTF-8: {error}. An image has another format."
+        raise InvalidArgumentError(msg, operation="compile") from None
+
+
+def _own(client: Any, devices: Any) -> list[Any]:
+    if not isinstance(devices, Iterable):
+        msg = f"compile failed: devices must be a list of devices, not {devices!r}."
+        raise InvalidTypeError(msg, operation="compile", platform=client.platform)
     targets = list(devices)
     known = client.local_devices()
     if not targets or any(device not in known for device in targets):

@@ -219,6 +219,9 @@ class Kernel:
         return KernelCall.of(self._key, parameters, *given)
 
     def _check_shared(self, shared_bytes: int) -> None:
+        if not hasattr(shared_bytes, "__index__"):
+            msg = f"launch of {self.name!r} failed: shared_bytes must be an int: {shared_bytes!r}."
+            raise InvalidTypeError(msg, operation="launch")
         if not 0 <= shared_bytes < _MOST_SHARED:
             msg = f"launch of {self.name!r} failed: shared_bytes is {shared_bytes}."
             raise InvalidArgumentError(msg, operation="launch")
@@ -261,6 +264,10 @@ class KernelModule:
             device: native._load_kernels(device, image) for device, image in images.items()
         }
 
+    def __repr__(self) -> str:
+        listed = ", ".join(str(device) for device in self._loaded)
+        return f"KernelModule(on {listed})"
+
     def __getitem__(self, name: str) -> Kernel:
         """Return a kernel by its name; C++ keeps that of a function declared ``extern "C"``.
 
@@ -271,6 +278,10 @@ class KernelModule:
         DevrtError
             If the module has none of that name; its code is NOT_FOUND.
         """
+        given: Any = name
+        if not isinstance(given, str):
+            msg = f"a kernel is found by its name, a str, not by one of {type(given).__name__}."
+            raise InvalidTypeError(msg, operation="function")
         return Kernel(self, name)
 
     def _fingerprint(self) -> str:

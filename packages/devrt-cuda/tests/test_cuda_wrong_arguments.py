@@ -1,0 +1,121 @@
+"""Kernels and collectives of simulated devices that are given what they do not take."""
+
+import numpy as np
+import pytest
+
+import devrt
+from devrt.errors import BackendUnavailableError, DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.runtime import default_runtime
+from gpu_library import simulated_platform
+
+SOURCE = 'extern "C" __global__ void f() {}'
+
+
+@pytest.fixture(scope="module")
+def devices():
+    with simulated_platform("cuda") as found:
+        yield found
+
+
+@pytest.fixture
+def client(devices):
+    return devices[0].client
+
+
+@pytest.fixture
+def group(client):
+    return client.collectives()
+
+
+def put(devices, value=1):
+    return [devrt.device_put(np.full(4, value, np.float32), device) for device in devices]
+
+
+@pytest.mark.parametrize(
+    ("source", "more", "says"),
+    [
+        (None, {}, "NoneType"),
+        (5, {}, "not of type int"),
+        (SOURCE, {"options": "-lineinfo"}, "options must be a list"),
+        (SOURCE, {"options": [5]}, "options must be a list"),
+        (SOURCE, {"options": 5}, "options must be a list"),
+        (SOURCE, {"name_expressions": "f"}, "name_expressions must be a list"),
+        (SOURCE, {"grid": 1}, "no option 'grid'"),
+        (SOURCE, {"devices": 5}, "devices must be a list"),
+    ],
+)
+def test_what_is_no_source_or_option_is_refused(client, source, more, says):
+    with pytest.raises(InvalidTypeError, match=says):
+        client.compile(source, format="cuda", **more)
+
+
+@pytest.mark.parametrize(
+    ("source", "says"),
+    [("\ud800", "UTF-8"), (b"\xff", "not UTF-8"), (SOURCE + "\0 never read", "NUL")],
+)
+def test_a_source_that_a_compiler_would_not_read_whole_is_refused(client, source, says):
+    with pytest.raises(InvalidArgumentError, match=says):
+        client.compile(source, format="cuda")
+
+
+def test_an_image_is_any_bytes(client):
+    for image in (b"none", bytearray(b"none"), memoryview(b"none"), np.frombuffer(b"none", "u1")):
+        with pytest.raises(InvalidArgumentError, match="written for the simulator"):
+            client.compile(image, format="cubin")
+
+
+@pytest.mark.parametrize("chosen", [5, 0.5])
+def test_a_group_is_made_of_a_list_of_devices(client, chosen):
+    with pytest.raises(InvalidTypeError, match="devices must be a list"):
+        client.collectives(chosen)
+
+
+def test_a_group_is_made_of_any_iterable_of_devices(client, devices):
+    assert client.collectives(np.array(devices)).devices == tuple(devices)
+    assert client.collectives(iter(devices)).size == len(devices)
+
+
+@pytest.mark.parametrize(
+    "call",
+    [
+        lambda group, x: group.all_reduce(None),
+        lambda group, x: group.all_gather(5),
+        lambda group, x: group.broadcast(x, "0"),
+        lambda group, x: group.broadcast(x, 0.5),
+        lambda group, x: group.permute(x, None),
+        lambda group, x: group.permute(x, [(0,)]),
+        lambda group, x: group.permute(x, [(0.7, 1)]),
+        lambda group, x: group.permute(x, [("0", 1)]),
+        lambda group, x: group.permute(x, [0, 1]),
+    ],
+)
+def test_a_collective_refuses_what_is_no_rank_or_list(group, devices, call):
+    with pytest.raises(InvalidTypeError, match="failed: "):
+        call(group, put(devices))
+
+
+def test_an_array_of_another_client_is_named_as_that(group, devices):
+    with default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": "2"}) as other:
+        mixed = [*put(devices[:1]), *put(other.local_devices()[1:])]
+        with pytest.raises(InvalidArgumentError, match="rank 1 is another client's"):
+            group.all_reduce(mixed)
+    assert np.asarray(group.all_reduce(put(devices))[0]).tolist() == [len(devices)] * 4
+
+
+def test_an_empty_variable_names_no_library(client, monkeypatch):
+    monkeypatch.setenv("DEVRT_CUDA_COLLECTIVES", "")
+    client.collectives().barrier()
+
+
+def test_the_variable_that_names_no_library_is_named(client, monkeypatch, tmp_path):
+    monkeypatch.setenv("DEVRT_CUDA_COLLECTIVES", str(tmp_path / "none.so"))
+    with pytest.raises(DevrtError, match=r"none\.so.*DEVRT_CUDA_COLLECTIVES names it"):
+        client.collectives()
+
+
+def test_source_code_for_gpus_is_not_for_simulated_devices(client):
+    try:
+        with pytest.raises(InvalidArgumentError, match="Simulated devices run no code for GPUs"):
+            client.compile(SOURCE, format="cuda")
+    except BackendUnavailableError:
+        pytest.skip("there is no NVRTC")
