@@ -9,16 +9,23 @@ import threading
 import time
 
 from devrt import xla_client
+from devrt.errors import PeerLostError
 
 address, number, seed = sys.argv[1], int(sys.argv[2]), sys.argv[3]
 draw = random.Random(f"{seed}/{number}")
-stop = threading.Event()
+stop, is_over = threading.Event(), threading.Event()
 faulthandler.register(signal.SIGUSR1, all_threads=True)
 
 
 def watch_input():
     sys.stdin.read()
     stop.set()
+
+
+def note_loss(error):
+    report("callback", type(error).__name__)
+    if not isinstance(error, PeerLostError):
+        is_over.set()  # the service was away for longer than this process waits
 
 
 def connected():
@@ -29,7 +36,7 @@ def connected():
         init_timeout=20,
         shutdown_timeout=5,
         heartbeat_timeout=4,
-        missed_heartbeat_callback=lambda error: report("callback", type(error).__name__),
+        missed_heartbeat_callback=note_loss,
     )
     client.connect()
     return client
@@ -99,7 +106,7 @@ def main():
             if "NOT_FOUND" in str(caught) and name == "get":
                 violated(str(caught))
         report(name, error, time.monotonic() - began)
-        if number in lost:
+        if number in lost or is_over.is_set():
             return  # this process was lost to the others; another is started in its place
     try:
         work.directory()

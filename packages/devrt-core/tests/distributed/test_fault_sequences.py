@@ -18,8 +18,23 @@ import pytest
 pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
 from devrt import xla_client
+from devrt.distributed.ports import free_port
+from devrt.distributed.security import Security
+from devrt.distributed.status import read_status
 from etcd_servers import EtcdServers
 
+SERVICE = """
+import sys
+import grpc.aio
+from devrt import xla_client
+print("ready", flush=True)
+sys.stdin.readline()
+service = xla_client.get_distributed_runtime_service(
+    sys.argv[1], int(sys.argv[3]), heartbeat_timeout=2, shutdown_timeout=3, recoverable=True,
+    journal=sys.argv[2])
+print("listens", flush=True)
+sys.stdin.read()
+"""
 WORKER = Path(__file__).with_name("fault_worker.py")
 SIZE = 3
 CALLS = 12  # that each process makes between two faults
@@ -27,6 +42,42 @@ PATIENCE = 60
 LONGEST = 30.0  # seconds that a call may take: its own deadline, and that of the store
 SEQUENCES = [("embedded", 0, 2)]  # in each run; engine, seed and faults
 MORE = [(engine, seed, 5) for seed in range(1, 26) for engine in ("embedded", "etcd")]
+
+
+class ServiceProcess:
+    """The embedded service in a process of its own, with a journal: killed, another carries on."""
+
+    def __init__(self, folder):
+        self.address = f"localhost:{free_port()}"
+        self._journal = str(folder / "journal")
+        self._process = self._ready()
+        self._begin()
+
+    def replace(self):
+        """Kill it; another that has imported all begins in its place."""
+        process = self._ready()
+        self.shutdown()
+        self._process = process
+        self._begin()
+
+    def shutdown(self):
+        with self._process:
+            self._process.kill()
+
+    def status(self):
+        return read_status(self.address, Security(), seconds=PATIENCE)
+
+    def _ready(self):
+        command = [sys.executable, "-c", SERVICE, self.address, self._journal, str(SIZE)]
+        pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
+        process = subprocess.Popen(command, text=True, **pipes)
+        assert process.stdout.readline() == "ready\n"
+        return process
+
+    def _begin(self):
+        self._process.stdin.write("begin\n")
+        self._process.stdin.flush()
+        assert self._process.stdout.readline() == "listens\n"
 
 
 class Worker:
@@ -99,14 +150,20 @@ class Worker:
 class Story:
     """A job, its processes and servers, and the faults that are drawn."""
 
-    def __init__(self, seed, engine):
+    def __init__(self, seed, engine, folder):
         self.seed = seed
         self.draw = random.Random(seed)
         self.servers = EtcdServers(3) if engine == "etcd" else None
-        address = self.servers.address(f"story{seed}") if self.servers else "localhost:0"
-        self.service = xla_client.get_distributed_runtime_service(
-            address, SIZE, heartbeat_timeout=2, shutdown_timeout=3, recoverable=True
-        )
+        if self.servers is None:
+            self.service = ServiceProcess(folder)
+        else:
+            self.service = xla_client.get_distributed_runtime_service(
+                self.servers.address(f"story{seed}"),
+                SIZE,
+                heartbeat_timeout=2,
+                shutdown_timeout=3,
+                recoverable=True,
+            )
         self.workers = [self.started(number) for number in range(SIZE)]
         self.member = None  # that is down
 
@@ -117,7 +174,10 @@ class Story:
         """Play the whole; what is left at the end is ended by ``close``."""
         self.work()
         faults = [self.kill, self.stop, self.run]
-        faults += [self.lose_member, self.stop_member] if self.servers else []
+        if self.servers:
+            faults += [self.lose_member, self.stop_member]
+        else:
+            faults += [self.replace_service] * 2
         for _ in range(steps):
             fault = self.draw.choice(faults)
             fault()
@@ -134,6 +194,7 @@ class Story:
                 continue
             while not self.workers[index].goes_on(CALLS):
                 self.workers[index].finish()
+                self.wait_until_lost(index)
                 self.workers[index] = self.started(index)
 
     def kill(self):
@@ -156,6 +217,9 @@ class Story:
 
     def run(self):
         """No fault."""
+
+    def replace_service(self):
+        self.service.replace()
 
     def lose_member(self):
         self.member = self.draw.randrange(3)
@@ -188,8 +252,8 @@ class Story:
     ("engine", "seed", "steps"),
     [*SEQUENCES, *(pytest.param(*row, marks=pytest.mark.faults) for row in MORE)],
 )
-def test_a_random_sequence(engine, seed, steps):
-    story = Story(seed, engine)
+def test_a_random_sequence(engine, seed, steps, tmp_path):
+    story = Story(seed, engine, tmp_path)
     try:
         story.play(steps)
     finally:

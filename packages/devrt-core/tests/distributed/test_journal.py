@@ -1,7 +1,9 @@
 """A service that is killed, and another that carries on with its journal."""
 
+import os
 import queue
 import resource
+import signal
 import subprocess
 import sys
 import textwrap
@@ -18,7 +20,13 @@ from devrt import xla_client
 from devrt.distributed.journal import Journal
 from devrt.distributed.ports import free_port
 from devrt.distributed.store import Entry
-from devrt.errors import DistributedError, InvalidArgumentError, PeerLostError, StatusCode
+from devrt.errors import (
+    DeadlineExceededError,
+    DistributedError,
+    InvalidArgumentError,
+    PeerLostError,
+    StatusCode,
+)
 from support import together
 
 SERVICE = """
@@ -55,6 +63,7 @@ def service(tmp_path):
         started.append(ServiceProcess(address, tmp_path / "journal", heartbeat))
         return address
 
+    start.started = started
     yield start
     started[-1].kill()
 
@@ -225,3 +234,18 @@ def test_a_disk_that_is_full_acknowledges_nothing_and_loses_nothing(tmp_path):
     assert "before" not in found  # the whole of what was so came with it
     together(lambda client: client.shutdown(), clients, timeout=30)
     process.kill()
+
+
+def test_a_service_that_was_stopped_loses_nobody(service):
+    """For longer than its heartbeat: what the processes sent meanwhile waits to be read."""
+    address = service(heartbeat=2)
+    clients = joined(address, rpc_timeout=3)
+    process = service.started[-1].process
+    os.kill(process.pid, signal.SIGSTOP)
+    os.waitpid(process.pid, os.WUNTRACED)  # until it has stopped
+    with pytest.raises(DeadlineExceededError):
+        clients[0].key_value_set("k", "1", allow_overwrite=True)
+    os.kill(process.pid, signal.SIGCONT)
+    together(lambda client: client.wait_at_barrier("all", 60_000), clients, timeout=90)
+    assert set(clients[0].get_live_nodes([0, 1])) == {0, 1}
+    together(lambda client: client.shutdown(), clients, timeout=30)

@@ -6,6 +6,7 @@ import asyncio
 import json
 import secrets
 import threading
+import time
 from collections.abc import Callable, Coroutine
 from typing import Any
 
@@ -32,6 +33,7 @@ __all__ = ["DistributedRuntimeService"]
 
 _TICK = 0.05
 _START_SECONDS = 30.0
+_BEATS = 4  # of a process in the time that it may be silent
 _OFFERING = {"RegisterTask", "Heartbeat"}  # calls whose answers tell the direct port
 
 
@@ -131,11 +133,16 @@ class DistributedRuntimeService:
         await server.start()
         self._started.append(None)
         self._ready.set()
+        ticked = time.monotonic()
         while not self._stopping.is_set():
             try:
                 await asyncio.wait_for(self._stopping.wait(), _TICK)
             except TimeoutError:
+                now = time.monotonic()
+                if now - ticked > self._cluster.limits.heartbeat / _BEATS:
+                    self._cluster.excuse(now - ticked)  # signs of life wait to be read
                 self._cluster.tick()
+                ticked = now
         self._calls.close()
         await asyncio.sleep(_TICK)  # the errors of calls that waited go out first
         if self._direct is not None:
