@@ -29,6 +29,7 @@ SUBJECTS = {
     "pjrt": "bench.subjects.pjrt",
     "native": "bench.subjects.native",
     "coordination": "bench.subjects.coordination",
+    "transfer": "bench.subjects.transfer",
     "gpu": "bench.subjects.gpu",
 }
 #: Subjects that are measured only when they are named, since few machines have what they need.
