@@ -19,6 +19,21 @@ using Pool = void*;
 using Module = void*;
 using Function = void*;
 
+/// One side of a copy of rows; then both, and how much.
+struct Side3D {
+  std::size_t x, y, z, level;
+  int memory_type;  ///< 1: the host's, 2: a device's
+  const void* host;
+  Pointer device;
+  void* array;
+  void* reserved;
+  std::size_t pitch, height;
+};
+struct Copy3D {
+  Side3D from, to;
+  std::size_t width, height, depth;
+};
+
 extern "C" {
 Result cuInit(unsigned flags);
 Result cuDriverGetVersion(int* version);
@@ -69,6 +84,7 @@ Result cuMemcpyDtoHAsync_v2(void* to, Pointer from, std::size_t bytes, Stream st
 Result cuMemcpyDtoDAsync_v2(Pointer to, Pointer from, std::size_t bytes, Stream stream);
 Result cuMemcpyPeerAsync(Pointer to, Context to_context, Pointer from, Context from_context,
                          std::size_t bytes, Stream stream);
+Result cuMemcpy3DAsync_v2(const Copy3D* copy, Stream stream);
 Result cuMemsetD8Async(Pointer data, unsigned char value, std::size_t bytes, Stream stream);
 Result cuModuleLoadDataEx(Module* module, const void* image, unsigned count, int* options, void**);
 Result cuModuleUnload(Module module);

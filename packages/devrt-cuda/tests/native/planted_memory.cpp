@@ -144,6 +144,49 @@ void pool_without_access(Machine& m, bool wrong) {
   CHECK((cuMemsetD8Async(to, 1, kBytes, m.a) == 1) == wrong);
 }
 
+/// Returns a copy of columns of a matrix of bytes, 64 in a row and 8 rows in each of 4 planes.
+Copy3D columns(Pointer to, Pointer from, std::size_t first, std::size_t width) {
+  Copy3D copy{};
+  const auto side = [&](Pointer data) {
+    return Side3D{first, 0, 0, 0, 2, nullptr, data, nullptr, nullptr, 64, 8};
+  };
+  copy.from = side(from);
+  copy.to = side(to);
+  copy.width = width;
+  copy.height = 8;
+  copy.depth = 4;
+  return copy;
+}
+
+void columns_that_overlap(Machine& m, bool wrong) {
+  const Pointer from = m.memory(kBytes), to = m.memory(kBytes);
+  ok(cuMemsetD8Async(from, 1, kBytes, m.a));
+  m.order(m.a, m.b);
+  const Copy3D left = columns(to, from, 0, wrong ? 33 : 32), right = columns(to, from, 32, 32);
+  ok(cuMemcpy3DAsync_v2(&left, m.a));
+  ok(cuMemcpy3DAsync_v2(&right, m.b));
+}
+
+void columns_that_nobody_wrote(Machine& m, bool wrong) {
+  const Pointer from = m.memory(kBytes), to = m.memory(kBytes);
+  unsigned char* const host = m.pinned(kBytes);
+  ok(cuMemsetD8Async(from, 1, kBytes, m.a));
+  for (std::size_t first = 0; first < 64; first += 16) {
+    const Copy3D copy = columns(to, from, first, wrong && first == 48 ? 15 : 16);
+    ok(cuMemcpy3DAsync_v2(&copy, m.a));
+  }
+  ok(cuMemcpyDtoHAsync_v2(host, to, 4 * 8 * 64, m.a));
+}
+
+void columns_beyond_the_end(Machine& m, bool wrong) {
+  const Pointer from = m.memory(kBytes), to = m.memory(4 * 8 * 64);
+  ok(cuMemsetD8Async(from, 1, kBytes, m.a));
+  Copy3D copy = columns(to, from, 0, 64);
+  copy.to.y = wrong ? 1 : 0;
+  copy.to.height = wrong ? 9 : 8;
+  CHECK((cuMemcpy3DAsync_v2(&copy, m.a) == 1) == wrong);
+}
+
 void device_as_host(Machine& m, bool wrong) {
   const Pointer to = m.memory(kBytes), from = m.memory(kBytes);
   unsigned char* const pinned = m.pinned(kBytes);
@@ -153,7 +196,7 @@ void device_as_host(Machine& m, bool wrong) {
 
 constexpr char kSet[] = "cuMemsetD8Async", kFree[] = "cuMemFreeAsync",
                kCopy[] = "cuMemcpyHtoDAsync_v2";
-constexpr std::array<Program, 17> kPrograms{{
+constexpr std::array<Program, 20> kPrograms{{
     {"early free", "free while in use", kFree, kSet, early_free},
     {"use after free", "use after free", kFree, kSet, use_after_free},
     {"kernel after free", "use after free", kFree, "cuLaunchKernel", kernel_after_free},
@@ -175,6 +218,12 @@ constexpr std::array<Program, 17> kPrograms{{
     {"wrong peer", "wrong peer", "cuMemcpyPeerAsync", "of device 1", wrong_peer},
     {"no peer access", "no peer access", kSet, "of device 1", no_peer_access},
     {"pool without access", "no peer access", kSet, "of device 1", pool_without_access},
+    {"columns that overlap", "race", "cuMemcpy3DAsync_v2", "without an order",
+     columns_that_overlap},
+    {"columns that nobody wrote", "read of uninitialised memory", "cuMemcpyDtoHAsync_v2", "byte 63",
+     columns_that_nobody_wrote},
+    {"columns beyond the end", "out of bounds", "cuMemcpy3DAsync_v2", "go beyond",
+     columns_beyond_the_end},
     {"device as host", "wrong direction", kCopy, "device memory", device_as_host},
 }};
 

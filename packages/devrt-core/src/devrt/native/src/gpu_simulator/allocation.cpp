@@ -12,15 +12,40 @@ std::string range(const Allocation& allocation, const Access& access) {
          allocation.text();
 }
 
+/// Whether an access has one of the bytes of a range.
+bool touches(const Access& access, std::size_t begin, std::size_t end) noexcept {
+  const Rows& rows = access.rows;
+  if (begin >= access.end || access.begin >= end) return false;
+  if (rows.width == 0) return true;
+  for (std::size_t z = 0; z < rows.depth; ++z) {
+    const std::size_t plane = access.begin + z * rows.slice;
+    const std::size_t first = plane + rows.width;  // behind the first row
+    const std::size_t y = begin < first ? 0 : (begin - first) / rows.pitch + 1;
+    if (y < rows.height && plane + y * rows.pitch < end) return true;
+  }
+  return false;
+}
+
 bool overlap(const Access& a, const Access& b) noexcept {
-  return a.begin < b.end && b.begin < a.end;
+  if (!touches(a, b.begin, b.end) || !touches(b, a.begin, a.end)) return false;
+  const Rows& rows = a.rows;
+  if (rows.width == 0 || b.rows.width == 0) return true;
+  for (std::size_t z = 0; z < rows.depth; ++z) {
+    for (std::size_t y = 0; y < rows.height; ++y) {
+      const std::size_t row = a.begin + z * rows.slice + y * rows.pitch;
+      if (touches(b, row, row + rows.width)) return true;
+    }
+  }
+  return false;
 }
 
 /// Whether a new access makes an older one of no more interest.
 bool covers(const Access& older, const Access& access) noexcept {
-  return access.begin <= older.begin && older.end <= access.end &&
-         (access.writes || (!older.writes && older.moment->actor == access.moment->actor)) &&
-         older.moment->is_before(*access.moment);
+  if (!access.writes && (older.writes || older.moment->actor != access.moment->actor)) return false;
+  const bool holds = access.rows.width == 0
+                         ? access.begin <= older.begin && older.end <= access.end
+                         : access.begin == older.begin && access.rows == older.rows;
+  return holds && older.moment->is_before(*access.moment);
 }
 
 void check_life(const Allocation& allocation, const Access& access, Reports& reports) {
@@ -38,7 +63,7 @@ void check_life(const Allocation& allocation, const Access& access, Reports& rep
 }
 
 /// Forgets accesses that the host knows to be over: whatever comes now comes after them. Not at
-/// each access, as an operation may have one of each row.
+/// each access, as a kernel may have one of each element.
 void forget_ended(Allocation& allocation, const Clock& known) {
   auto& accesses = allocation.accesses;
   std::erase_if(accesses, [&](const Access& older) {
@@ -60,17 +85,18 @@ void note_access(Allocation& allocation, Access access, const Clock* known, Repo
   check_life(allocation, access, reports);
   auto& accesses = allocation.accesses;
   for (const Access& other : accesses) {
-    if (other.moment == access.moment || !overlap(other, access)) continue;
-    if (!other.writes && !access.writes) continue;
+    if (other.moment == access.moment || (!other.writes && !access.writes)) continue;
     if (other.moment->is_before(*access.moment) || access.moment->is_before(*other.moment))
       continue;
+    if (!overlap(other, access)) continue;
     reports.add("race", access.moment->text() + range(allocation, access) +
                             ", without an order beside " + other.moment->text() + ", which" +
                             range(allocation, other));
   }
   if (!accesses.empty() && accesses.back().moment == access.moment &&
-      accesses.back().writes == access.writes && accesses.back().end == access.begin) {
-    accesses.back().end = access.end;  // the next bytes of a kernel, or of a row
+      accesses.back().writes == access.writes && accesses.back().end == access.begin &&
+      accesses.back().rows == access.rows && access.rows.width == 0) {
+    accesses.back().end = access.end;  // the next bytes of a kernel
     return;
   }
   std::erase_if(accesses, [&](const Access& older) { return covers(older, access); });

@@ -25,12 +25,24 @@ inline constexpr int kFreshPoison = 0xa5;
 inline constexpr int kFreedPoison = 0xdd;
 inline constexpr std::size_t kFewAccesses = 16;  // as many are kept of each allocation
 
+/// Bytes that repeat at distances: rows of a width, and planes of rows.
+struct Rows {
+  std::size_t width = 0;  ///< 0: no rows, but all bytes
+  std::size_t height = 1;
+  std::size_t pitch = 0;
+  std::size_t depth = 1;
+  std::size_t slice = 0;
+
+  bool operator==(const Rows&) const = default;
+};
+
 /// A use of bytes by an operation.
 struct Access {
   std::size_t begin = 0;
   std::size_t end = 0;
   bool writes = false;
   MomentRef moment;
+  Rows rows = {};  ///< of the bytes between; else all of them
 };
 
 struct Allocation {

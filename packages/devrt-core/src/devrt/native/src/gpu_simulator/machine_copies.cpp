@@ -76,9 +76,11 @@ AllocationRef Machine::operand(const Call& call, const CopySide& side, std::size
 void Machine::note_rows(const Copy& copy, const CopySide& side, Allocation& allocation, bool writes,
                         const MomentRef& moment) {
   const std::size_t begin = side.address - allocation.begin;
-  for_each_row(copy, side, [&](std::size_t offset) {
-    note(allocation, {begin + offset, begin + offset + copy.width, writes, moment});
-  });
+  Access access{begin, begin + copy.span(side), writes, moment};
+  const bool has_gaps = (copy.height > 1 && side.pitch != copy.width) ||
+                        (copy.depth > 1 && side.slice != copy.width * copy.height);
+  if (has_gaps) access.rows = {copy.width, copy.height, side.pitch, copy.depth, side.slice};
+  note(allocation, std::move(access));
 }
 
 void Machine::copy(const Call& call, const Copy& copy, Handle stream_handle) {

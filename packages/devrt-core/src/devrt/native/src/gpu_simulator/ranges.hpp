@@ -6,6 +6,8 @@
 #include <iterator>
 #include <map>
 #include <optional>
+#include <utility>
+#include <vector>
 
 namespace devrt::gpu_simulator {
 
@@ -50,15 +52,16 @@ class RangeSet {
 
   /// Makes `to` hold what this has in a range, moved by the distance between `begin` and `at`.
   void copy(std::size_t begin, std::size_t end, RangeSet& to, std::size_t at) const {
-    const RangeSet from = *this;  // `to` may be this set
-    to.remove(at, at + (end - begin));
-    auto each = from.ranges_.upper_bound(begin);
-    if (each != from.ranges_.begin()) --each;
-    for (; each != from.ranges_.end() && each->first < end; ++each) {
+    std::vector<std::pair<std::size_t, std::size_t>> held;  // first: `to` may be this set
+    auto each = ranges_.upper_bound(begin);
+    if (each != ranges_.begin()) --each;
+    for (; each != ranges_.end() && each->first < end; ++each) {
       const std::size_t first = std::max(each->first, begin);
       const std::size_t last = std::min(each->second, end);
-      if (first < last) to.add(at + (first - begin), at + (last - begin));
+      if (first < last) held.emplace_back(at + (first - begin), at + (last - begin));
     }
+    to.remove(at, at + (end - begin));
+    for (const auto& [first, last] : held) to.add(first, last);
   }
 
  private:
