@@ -30,6 +30,7 @@ SUBJECTS = {
     "native": "bench.subjects.native",
     "coordination": "bench.subjects.coordination",
     "transfer": "bench.subjects.transfer",
+    "collectives": "bench.subjects.collectives",
     "gpu": "bench.subjects.gpu",
 }
 #: Subjects that are measured only when they are named, since few machines have what they need.

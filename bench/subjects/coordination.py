@@ -2,9 +2,6 @@
 
 from __future__ import annotations
 
-import json
-import socket
-import subprocess
 import sys
 from collections.abc import Mapping
 from contextlib import ExitStack
@@ -15,8 +12,8 @@ from bench.case import Spec, Sweep, choose
 from bench.driver import Context
 from bench.environments import Environment
 from bench.figures import summarize
+from bench.jobs import JobError, free_port, start
 from bench.rows import Outcome, Row
-from bench.sides import ROOT, variables
 
 __all__ = ["SPECS", "JobError", "measure", "run_job"]
 
@@ -36,10 +33,6 @@ SPECS = [
     )
     for count in _COUNTS
 ]
-
-
-class JobError(RuntimeError):
-    """A process of a job that failed, with the last line that it wrote."""
 
 
 def measure(context: Context) -> list[Row]:
@@ -101,11 +94,13 @@ def run_job(environment: Environment, count: int, timeout: float = 180) -> dict[
     """
     if environment.python is None:
         raise JobError(environment.reason)
-    side, address = environment.peer.side, f"127.0.0.1:{_free_port()}"
+    side, address = environment.peer.side, f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        start = partial(_start, stack, environment.python, side, timeout=timeout)
-        service = start("service", address, count)
-        clients = [start("client", address, count, number) for number in range(count)]
+        module = "bench.job_process"
+        begin = partial(start, stack, environment.python, side, module, timeout=timeout)
+        service = begin("service", address, count)
+        service.ready()
+        clients = [begin("client", address, count, number) for number in range(count)]
         for client in clients:
             client.go()
         found = [client.result() for client in clients]
@@ -117,62 +112,3 @@ def run_job(environment: Environment, count: int, timeout: float = 180) -> dict[
         "pair": median(each["pair"] for each in found),
         "bytes": memory,
     }
-
-
-class _Process:
-    """A process of a job, which reports when it is ready."""
-
-    def __init__(self, command: list[str], env: Mapping[str, str], timeout: float) -> None:
-        self._timeout = timeout
-        self.process = subprocess.Popen(
-            command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE,
-            text=True, env=dict(env), cwd=ROOT,
-        )  # fmt: skip
-
-    def ready(self) -> None:
-        assert self.process.stdout is not None
-        if not self.process.stdout.readline():
-            self.result()
-
-    def go(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.write("\n")
-        self.process.stdin.flush()
-
-    def close_input(self) -> None:
-        assert self.process.stdin is not None
-        self.process.stdin.close()
-        self.process.stdin = None
-
-    def result(self) -> dict[str, float]:
-        """Wait for the end and return what was printed last."""
-        try:
-            printed, errors = self.process.communicate(timeout=self._timeout)
-        except subprocess.TimeoutExpired as error:
-            raise JobError(str(error)) from error
-        if self.process.returncode:
-            last = errors.strip().splitlines() or [f"status {self.process.returncode}"]
-            raise JobError(last[-1])
-        found: dict[str, float] = json.loads(printed.strip().splitlines()[-1])
-        return found
-
-    def end(self) -> None:
-        self.process.kill()
-        self.process.communicate()
-
-
-def _start(
-    stack: ExitStack, python: str, side: str, role: str, *arguments: object, timeout: float
-) -> _Process:
-    command = [python, "-m", "bench.job_process", side, role, *map(str, arguments)]
-    made = _Process(command, variables(side), timeout)
-    stack.callback(made.end)
-    if role == "service":
-        made.ready()
-    return made
-
-
-def _free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        return int(found.getsockname()[1])

@@ -1,0 +1,97 @@
+"""Reductions over the devices of several processes: a jitted psum, beside JAX's over Gloo."""
+
+from __future__ import annotations
+
+import sys
+from contextlib import ExitStack
+
+from bench.case import Spec, Sweep, choose
+from bench.driver import Context
+from bench.environments import Environment
+from bench.figures import summarize
+from bench.jobs import JobError, free_port, start
+from bench.rows import Outcome, Row
+
+__all__ = ["SPECS", "measure", "run_job"]
+
+_COUNTS = (2, 4)
+_SIZES = (8, 8 << 10, 1 << 20, 16 << 20, 256 << 20)
+_LARGE = 16 << 20
+
+SPECS = [
+    Spec(
+        f"{nbytes} B, {count} processes",
+        sweep=Sweep(f"psum of {count} processes", "B", nbytes),
+        is_large=nbytes > _LARGE,
+    )
+    for count in _COUNTS
+    for nbytes in _SIZES
+]
+
+
+def measure(context: Context) -> list[Row]:
+    """Run whole jobs of both sides in turn; one row for each size and number of processes."""
+    is_quick = context.options.is_quick
+    specs = choose(SPECS, is_full=context.options.is_full, is_quick=is_quick)
+    rows = []
+    for count in _COUNTS:
+        chosen = [spec for spec in specs if spec.name.endswith(f" {count} processes")]
+        sizes = [int(spec.sweep.x) for spec in chosen if spec.sweep is not None]
+        print(f"  collectives: {count} processes", file=sys.stderr)
+        found = _jobs(context, count, sizes)
+        for spec, nbytes in zip(chosen, sizes, strict=True):
+            ours, theirs = (_outcome(found[name], nbytes) for name in ("devrt", "jax"))
+            title = context.title("jax")
+            rows.append(Row("collectives", spec.name, title, ours, theirs, "s", spec.sweep))
+    return rows
+
+
+def _jobs(
+    context: Context, count: int, sizes: list[int]
+) -> dict[str, list[dict[str, float]] | JobError]:
+    """Return what jobs of each side measured, or why one failed."""
+    found: dict[str, list[dict[str, float]] | JobError] = {"devrt": [], "jax": []}
+    for _ in range(max(3, context.options.blocks // 4)):
+        for name, jobs in found.items():
+            if isinstance(jobs, JobError):
+                continue
+            try:
+                jobs.append(run_job(context.environments[name], count, sizes))
+            except JobError as error:
+                found[name] = JobError(f"{name}: {error}")
+    return found
+
+
+def _outcome(jobs: list[dict[str, float]] | JobError, nbytes: int) -> Outcome:
+    if isinstance(jobs, JobError):
+        return Outcome(reason=str(jobs))
+    values = [job[str(nbytes)] for job in jobs]
+    return Outcome(summarize([[value] for value in values]), blocks=values)
+
+
+def run_job(
+    environment: Environment, count: int, sizes: list[int], timeout: float = 300
+) -> dict[str, float]:
+    """Run a job of `count` processes.
+
+    Returns
+    -------
+    dict
+        For each size, as text, the seconds of one reduction in the slowest process.
+
+    Raises
+    ------
+    JobError
+        A process failed, or the job took longer than `timeout` seconds.
+    """
+    if environment.python is None:
+        raise JobError(environment.reason)
+    side, address = environment.peer.side, f"127.0.0.1:{free_port()}"
+    with ExitStack() as stack:
+        python, module = environment.python, "bench.reduce_process"
+        children = [
+            start(stack, python, side, module, address, count, number, *sizes, timeout=timeout)
+            for number in range(count)
+        ]
+        found = [child.result() for child in children]
+    return {size: max(each[size] for each in found) for size in found[0]}
