@@ -152,3 +152,46 @@ def test_a_process_that_dies_in_a_program_is_named_to_the_others(engine, launch_
     for me in (0, 2):
         seen = json.loads(printed[me][0])
         assert seen == {"first": ["PeerLostError", [1]], "again": ["PeerLostError", [1]]}
+
+
+OWN = (
+    SETUP
+    + """
+from devrt import xla_client
+total = lambda mesh: devrt.shard_map(
+    lambda x: lax.psum(x, "i"), mesh, in_specs=P("i"), out_specs=P())
+x = np.arange(2, dtype=np.int32)
+with devrt.config.override(jax_cpu_collectives_implementation="none"):
+    show(none=refused(lambda: total(line)(put(x, line, "i"))))
+with devrt.config.override(cpu_collectives_implementation="nobody's"):
+    show(unknown=refused(lambda: np.asarray(total(line)(put(x, line, "i")))))
+make = xla_client.make_gloo_tcp_collectives
+show(
+    both=refused(lambda: make(client, "localhost", "lo")),
+    nobody=refused(make),
+    interface=refused(lambda: make(client, interface="lo9")),
+)
+def reduced(**collectives):
+    own = xla_client.make_cpu_client(
+        distributed_client=client, node_id=me, num_nodes=2, num_devices=1, **collectives)
+    mesh = Mesh(np.array(own.devices()), ("i",))
+    return np.asarray(total(mesh)(put(x + 5, mesh, "i"))).tolist()
+show(given=reduced(collectives=make(client, interface="lo")), of_job=reduced())
+"""
+)
+
+
+def test_collectives_are_given_to_a_client_or_named_by_the_configuration(launch):
+    if "gloo" not in collectives.engines():
+        pytest.skip("needs devrt-cpu built with Gloo")
+    printed, done = launch(2, OWN, DEVRT_NUM_CPU_DEVICES="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    for lines in printed:
+        none, unknown, refused, given = map(json.loads, lines)
+        assert "UnimplementedError: programs on the devices of several" in none["none"]
+        assert "cpu_collectives_implementation to 'gloo'" in none["none"]
+        assert 'there is no engine "nobody\'s"' in unknown["unknown"]
+        assert "not both" in refused["both"]
+        assert "needs distributed_client" in refused["nobody"]
+        assert "'lo9' has no IPv4 address" in refused["interface"]
+        assert given == {"given": [11], "of_job": [11]}

@@ -122,15 +122,19 @@ class GlooCollectives(HostCollectives):
     def reduce_numbers(self, x: Array, op: str) -> Array:
         """Reduce around a ring: every rank gets the same bits."""
         out = x.copy()
-        if out.size:
+        self.reduce_in_place(out, op)
+        return out
+
+    def reduce_in_place(self, x: Array, op: str) -> None:
+        """Reduce around a ring, where this rank's numbers are."""
+        if x.size:
             self._run(
                 "all_reduce",
-                out.ctypes,
-                ctypes.c_size_t(out.size),
+                x.ctypes,
+                ctypes.c_size_t(x.size),
                 ctypes.c_char(x.dtype.char.encode()),
                 ctypes.c_char(_OPERATIONS[op]),
             )
-        return out
 
     def gather_bytes(self, x: Array) -> Array:
         """Return the bytes of all ranks, one row for each."""

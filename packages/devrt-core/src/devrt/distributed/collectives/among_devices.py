@@ -13,7 +13,13 @@ import numpy as np
 
 from devrt._support.record import record
 from devrt.distributed.collectives.host import HostCollectives
-from devrt.distributed.collectives.reductions import finished, prepared, reduced
+from devrt.distributed.collectives.reductions import (
+    finished,
+    is_native,
+    prepared,
+    reduce_into,
+    reduced,
+)
 from devrt.errors import UnimplementedError
 
 __all__ = ["Connect", "Plan", "exchange"]
@@ -144,19 +150,30 @@ def _totals(part: _Part, given: Arrays) -> list[Array]:
     if part.peers is None:
         return mine
     flat = mine[0] if len(mine) == 1 else np.concatenate(mine)
-    if op in ("min", "max") and flat.dtype.kind == "f":  # engines differ in what they do with NaN
-        total = reduced(list(part.peers.all_gather([flat])[0]), op)
-    else:
-        total = part.peers.all_reduce([flat], op)[0]
+    total = part.peers.all_reduce([flat], op)[0]
     return list(total.reshape(len(part.groups), -1))
 
 
 def _all_reduce(part: _Part, given: Arrays, results: Arrays) -> None:
     op = _REDUCTIONS[part.plan.op]
+    if len(part.groups) == 1 and is_native(results[part.mine(part.groups[0])[0]].dtype):
+        _all_reduce_in_place(part, op, given, results)
+        return
     for group, total in zip(part.groups, _totals(part, given), strict=True):
         for device in part.mine(group):
             result = results[device]
             result[...] = finished(total, result.dtype, op, 1).reshape(result.shape)
+
+
+def _all_reduce_in_place(part: _Part, op: str, given: Arrays, results: Arrays) -> None:
+    """Reduce in the memory of a result: large arrays are copied once."""
+    first, *rest = part.mine(part.groups[0])
+    total = results[first]
+    reduce_into(total, [given[device] for device in (first, *rest)], op)
+    if part.peers is not None:
+        part.peers.all_reduce_in_place(total, op)
+    for device in rest:
+        results[device][...] = total
 
 
 def _reduce_scatter(part: _Part, given: Arrays, results: Arrays) -> None:

@@ -82,6 +82,19 @@ class HostCollectives(Collectives):
             total = self.reduce_numbers(prepared(x).reshape(-1), op)
         return [finished(total, x.dtype, op, self._size).reshape(x.shape)]
 
+    def all_reduce_in_place(self, x: Array, op: str = "sum") -> None:
+        """Combine the elements of all ranks, in the memory of a dense array of this one's.
+
+        Parameters
+        ----------
+        x
+            What this rank gives, and then the result: of a dtype that every engine reduces.
+        op
+            As for `all_reduce`, but for ``avg``.
+        """
+        with self._operation(f"all_reduce {op}", x):
+            self.reduce_in_place(x.reshape(-1), op)
+
     def reduce_scatter(
         self, values: Sequence[Any], op: str = "sum", *, tiled: bool = False
     ) -> list[Any]:
@@ -185,6 +198,10 @@ class HostCollectives(Collectives):
     @abc.abstractmethod
     def reduce_numbers(self, x: Array, op: str) -> Array:
         """Return the reduction of all ranks' numbers; ``avg`` as their sum."""
+
+    def reduce_in_place(self, x: Array, op: str) -> None:
+        """Reduce all ranks' numbers where this one's are."""
+        x[...] = self.reduce_numbers(x, op)
 
     def reduce_scatter_numbers(self, x: Array, op: str) -> Array:
         """Return this rank's block of the reduction."""

@@ -11,7 +11,7 @@ from devrt import dtypes
 from devrt.contract import REDUCTIONS
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 
-__all__ = ["check_reduction", "finished", "prepared", "reduced"]
+__all__ = ["check_reduction", "finished", "is_native", "prepared", "reduce_into", "reduced"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
@@ -40,6 +40,11 @@ def check_reduction(dtype: np.dtype[Any], op: str) -> None:
         raise InvalidTypeError(msg, op=op)
 
 
+def is_native(dtype: np.dtype[Any]) -> bool:
+    """Return whether engines reduce elements of a dtype as they are."""
+    return dtype.char in _NATIVE
+
+
 def prepared(x: Array) -> Array:
     """Return elements as engines reduce them: narrow floating types as float32, bool as bytes."""
     if x.dtype.kind == "b":
@@ -56,12 +61,17 @@ def finished(x: Array, dtype: np.dtype[Any], op: str, size: int) -> Array:
 
 def reduced(parts: Sequence[Array], op: str) -> Array:
     """Return `prepared` parts reduced in the order of their ranks; ``avg`` as their sum."""
-    function = _ARITHMETIC[op]
-    total = parts[0].copy()
+    total = np.empty_like(parts[0])
+    reduce_into(total, parts, op)
+    return total
+
+
+def reduce_into(total: Array, parts: Sequence[Array], op: str) -> None:
+    """Fill an array with `prepared` parts reduced in the order of their ranks."""
+    total[...] = parts[0]
     for part in parts[1:]:
         with np.errstate(all="ignore"):  # as devices do
-            function(total, part, out=total)
-    return total
+            _ARITHMETIC[op](total, part, out=total)
 
 
 def _divided(x: Array, size: int) -> Array:
