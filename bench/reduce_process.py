@@ -1,8 +1,8 @@
 """One process of a job that reduces.
 
-``python -m bench.reduce_process SIDE ADDRESS COUNT NUMBER BYTES...`` joins the job, reduces arrays of
-so many bytes, one on each process's device, by a program with a ``psum``, and prints the seconds of
-one call of each size: the median, each waited for.
+``python -m bench.reduce_process SIDE ADDRESS COUNT NUMBER BYTES...`` joins the job, reduces arrays
+of so many bytes, one on each process's device, by a program with a ``psum``, and prints the seconds
+of one call of each size: the median, each waited for.
 """
 
 from __future__ import annotations
