@@ -55,6 +55,14 @@ def pair(client):
             yield server, connection
 
 
+@pytest.fixture(scope="module")
+def small_requests(client):
+    """The same, with a server that gives some elements at a time, and none with the lease."""
+    server = transfer.start_transfer_server(client, transfer_size=100)
+    with server, server.connect(server.address()) as connection:
+        yield server, connection
+
+
 def put(client, value):
     return devrt.device_put(np.asarray(value), client.devices()[0])
 
@@ -85,8 +93,8 @@ def test_a_tree_is_pulled(client, pair):
 
 @settings(max_examples=150, deadline=None)
 @given(data=st.data())
-def test_any_array_arrives_as_it_was(client, mesh, pair, data):
-    server, connection = pair
+def test_any_array_arrives_as_it_was(client, mesh, pair, small_requests, data):
+    server, connection = data.draw(st.sampled_from([pair, small_requests]))
     dtype = data.draw(st.sampled_from(DTYPES))
     shape = tuple(data.draw(st.lists(st.sampled_from([0, 1, 4, 8, 12]), min_size=0, max_size=3)))
     fits = [spec for spec in SPECS if _fits(spec, shape)]
@@ -182,6 +190,7 @@ def test_other_arrays_than_are_offered_are_refused_and_stay(client, pair, wanted
         connection.pull(8, wanted)
     assert not offer.is_pulled
     connection.pull(8, [x])
+    offer.wait(60)
     assert offer.is_pulled
 
 

@@ -266,6 +266,8 @@ LEASE = message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]})
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [1, 3]]]]})],
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0], [6]]]]})],
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0, "x"], [2, 3]]]]})],
+        [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]}, 40) + b"x" * 40],
+        [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]] * 2]}, 96) + b"x" * 96],
         [GREETING, LEASE, message(0, {}, 1 << 60)],
         [GREETING, LEASE, message(0, {}, 47) + b"x" * 47],
         [GREETING, LEASE, message(0, {}, 48) + b"x" * 20],

@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
+import math
 import secrets
 from collections import OrderedDict
 from collections.abc import Callable, Iterable, Sequence
 from threading import Condition, Timer
 from time import monotonic
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
 from devrt.distributed.faults import refused
@@ -30,6 +31,14 @@ class Block:
     shape: Shape
     read: Callable[[], np.ndarray]
 
+    def elements(self, index: tuple[slice, ...] = ()) -> memoryview:
+        """Return a part of the elements, or all, in order; a view where they lie so."""
+        import numpy as np
+
+        cut: Any = (*index, ...)
+        part: Any = np.ascontiguousarray(self.read()[cut])
+        return memoryview(part.reshape(-1).view(np.uint8))
+
 
 @record(frozen=True, slots=True)
 class OfferedArray:
@@ -39,6 +48,11 @@ class OfferedArray:
     dtype: str
     itemsize: int
     blocks: tuple[Block, ...]
+
+    @property
+    def nbytes(self) -> int:
+        """How many bytes all blocks have."""
+        return sum(math.prod(block.shape) for block in self.blocks) * self.itemsize
 
 
 class Offer:

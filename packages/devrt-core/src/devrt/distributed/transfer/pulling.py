@@ -11,7 +11,15 @@ from typing import Any, NoReturn
 
 from devrt.distributed.security import Security, bound_address
 from devrt.distributed.transfer.frames import PROTOCOL, FrameError, Op, Stream
-from devrt.distributed.transfer.reading import REPLY_BYTES, Reading, Region, check, grouped
+from devrt.distributed.transfer.reading import (
+    INLINE_BYTES,
+    REPLY_BYTES,
+    Reading,
+    Region,
+    check,
+    grouped,
+    read_inline,
+)
 from devrt.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -58,7 +66,7 @@ class Peer:
         self.request_bytes = 0
 
     def pull(
-        self, uuid: int, arrays: Sequence[tuple[Any, str]], wait: float, end: float | None
+        self, uuid: int, arrays: Sequence[tuple[Shape, Any]], wait: float, end: float | None
     ) -> Pull:
         """Take a lease of what is offered under a number.
 
@@ -75,16 +83,18 @@ class Peer:
         stream = self.take(self.address, end)
         with self.failures(f"the pull of uuid {uuid} from {self.address}", [stream]):
             stream.deadline = until + _REPLY_SECONDS
+            named = [(shape, str(dtype)) for shape, dtype in arrays]
+            ask = {"uuid": uuid, "arrays": named, "inline": INLINE_BYTES}
             while True:
                 left = max(until - monotonic(), 0)
                 wait = min(left, self._stall / 2)  # an answer must come before it counts as lost
-                stream.send(Op.PULL, {"uuid": uuid, "arrays": arrays, "wait": wait})
-                code, reply, _ = stream.receive(REPLY_BYTES)
+                stream.send(Op.PULL, {**ask, "wait": wait})
+                code, reply, size = stream.receive(REPLY_BYTES)
                 if code != StatusCode.DEADLINE_EXCEEDED or monotonic() >= until:
                     break
             check(code, reply)
             stream.deadline = end
-            return Pull(self, stream, reply, uuid, [shape for shape, _ in arrays], end)
+            return Pull(self, stream, uuid, arrays, reply, size)
 
     def share(self, size: int) -> tuple[int, int]:
         """Return over how many connections to read so many bytes, and how many in one request."""
@@ -223,22 +233,28 @@ class Pull:
         self,
         peer: Peer,
         stream: Stream,
-        reply: dict[str, Any],
         uuid: int,
-        shapes: Sequence[Shape],
-        end: float | None,
+        arrays: Sequence[tuple[Shape, Any]],
+        reply: dict[str, Any],
+        size: int,
     ) -> None:
-        self._peer, self._stream, self._end = peer, stream, end
+        self._peer, self._stream = peer, stream
+        self._arrays, self._inline = arrays, size
         self._what = f"the pull of uuid {uuid} from {peer.address}"
         try:
             self._key = str(reply["lease"])
-            pairs = zip(shapes, reply["blocks"], strict=True)
-            self.blocks = [[_block(block, shape) for block in blocks] for shape, blocks in pairs]
+            pairs = zip(arrays, reply["blocks"], strict=True)
+            self.blocks = [[_block(one, shape) for one in held] for (shape, _), held in pairs]
         except (KeyError, TypeError, ValueError) as error:
             raise FrameError("an answer without its fields") from error
 
     def read(self, regions: Sequence[Region]) -> None:
-        """Fill the memory of every region, over several connections."""
+        """Fill the memory of every region, over several connections where they are large."""
+        if self._inline:
+            with self._peer.failures(self._what, [self._stream]):
+                dtypes = [dtype for _, dtype in self._arrays]
+                read_inline(self._stream, self._inline, dtypes, self.blocks, regions)
+            return
         count, most = self._peer.share(sum(region.target.nbytes for region in regions))
         pieces = [piece for region in regions for piece in region.pieces(most)]
         groups = deque(grouped(pieces, most))
@@ -246,7 +262,7 @@ class Pull:
         streams = [self._stream]
         if count > 1:
             addresses = [self._peer.data_address(number) for number in range(count)]
-            streams = [self._peer.take(address, self._end) for address in addresses]
+            streams = [self._peer.take(address, self._stream.deadline) for address in addresses]
         reading = Reading(self._key, groups, streams)
         with self._peer.failures(self._what, [*streams, self._stream]):
             reading.run()
@@ -254,10 +270,10 @@ class Pull:
             for stream, address in zip(streams, addresses, strict=True):
                 self._peer.give_back(stream, address)
 
-    def finish(self, is_done: bool) -> None:
-        """End the lease; what was not read whole can be pulled again."""
+    def finish(self) -> None:
+        """End the lease: everything was read. The number is free when this returns."""
         with self._peer.failures(self._what, [self._stream]):
-            self._stream.send(Op.END, {"lease": self._key, "done": is_done})
+            self._stream.send(Op.END, {"lease": self._key, "done": True})
             check(*self._stream.receive(REPLY_BYTES)[:2])
         self._peer.give_back(self._stream, self._peer.address)
 

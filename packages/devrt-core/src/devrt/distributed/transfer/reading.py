@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections import deque
 from collections.abc import Iterator, Sequence
 from threading import Thread
@@ -14,10 +15,12 @@ from devrt.errors import DevrtError
 if TYPE_CHECKING:
     import numpy as np
 
-__all__ = ["REPLY_BYTES", "Reading", "Region", "check", "grouped"]
+__all__ = ["INLINE_BYTES", "REPLY_BYTES", "Reading", "Region", "check", "grouped", "read_inline"]
 
 REPLY_BYTES = 64 << 20
 """The longest record of an answer: the blocks of many arrays; most are far below."""
+INLINE_BYTES = 4 << 20
+"""The most elements that come with the lease, in bytes: a pull of so few is one exchange less."""
 _MOST_REGIONS = 1024
 
 
@@ -113,6 +116,55 @@ def _fill(stream: Stream, target: np.ndarray) -> None:
     stream.receive_into(memoryview(dense.reshape(-1).view(np.uint8)))  # type: ignore[arg-type]
     if not is_dense:
         target[...] = dense
+
+
+def read_inline(
+    stream: Stream,
+    size: int,
+    dtypes: Sequence[np.dtype[Any]],
+    held: Sequence[Sequence[tuple[tuple[int, ...], tuple[int, ...]]]],
+    regions: Sequence[Region],
+) -> None:
+    """Fill regions with elements that follow the answer to a pull: of every block all.
+
+    Parameters
+    ----------
+    stream, size
+        The connection, and how many bytes follow.
+    dtypes, held
+        The dtype of each array, and the start and shape of each of its blocks.
+    regions
+        What is to be filled.
+    """
+    shapes = [
+        (array, block, shape)
+        for array, blocks in enumerate(held)
+        for block, (_, shape) in enumerate(blocks)
+    ]
+    expected = sum(math.prod(shape) * dtypes[array].itemsize for array, _, shape in shapes)
+    if size != expected or size > INLINE_BYTES:
+        raise FrameError("other elements than were requested")
+    of_block: dict[tuple[int, int], list[Region]] = {}
+    for region in regions:
+        of_block.setdefault((region.array, region.block), []).append(region)
+    for array, block, shape in shapes:
+        _fill_all(stream, shape, dtypes[array], of_block.get((array, block), []))
+
+
+def _fill_all(
+    stream: Stream, shape: tuple[int, ...], dtype: np.dtype[Any], regions: Sequence[Region]
+) -> None:
+    import numpy as np
+
+    if len(regions) == 1 and regions[0].target.shape == shape:
+        _fill(stream, regions[0].target)
+        return
+    whole = np.empty(shape, dtype)
+    _fill(stream, whole)
+    for region in regions:
+        ends = zip(region.start, region.target.shape, strict=True)
+        cut: Any = (*(slice(begin, begin + count) for begin, count in ends), ...)
+        region.target[...] = whole[cut]
 
 
 def grouped(regions: Sequence[Region], most: int) -> list[list[Region]]:

@@ -144,7 +144,7 @@ class PullServer:
         if handler is None or data:
             raise FrameError(f"a request that there is not: {number}")
         try:
-            reply, parts = handler(record, leases)
+            answer = handler(record, leases)
         except DevrtError as error:
             self._refuse(stream, error)
         except (KeyError, TypeError, ValueError, OverflowError):
@@ -152,7 +152,7 @@ class PullServer:
             self._refuse(stream, refused(StatusCode.INVALID_ARGUMENT, words))
             return False
         else:
-            stream.send(_OK, reply, parts)
+            stream.send(_OK, *answer)
         return True
 
     def _pull(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
@@ -164,7 +164,16 @@ class PullServer:
             raise _other_arrays(lease.offer.uuid, offered, wanted)
         leases[lease.key] = lease
         blocks = [[(block.start, block.shape) for block in array.blocks] for array in lease.arrays]
-        return {"lease": lease.key, "blocks": blocks}, []
+        reply = {"lease": lease.key, "blocks": blocks}
+        most = min(int(record.get("inline", 0)), self._request_bytes)
+        if sum(array.nbytes for array in lease.arrays) > most:
+            return reply, []
+        try:
+            return reply, [block.elements() for array in lease.arrays for block in array.blocks]
+        except BaseException:  # a deleted array, for one
+            del leases[lease.key]
+            self.offers.release(lease, is_done=False)
+            raise
 
     def _read(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
         lease = self.offers.find(str(record["lease"]))
@@ -209,11 +218,7 @@ class _Region:
 
     def elements(self) -> memoryview:
         """Return them in order; a view where they lie so."""
-        import numpy as np
-
-        cut: Any = (*self._cut, ...)
-        part: Any = np.ascontiguousarray(self._block.read()[cut])
-        return memoryview(part.reshape(-1).view(np.uint8))
+        return self._block.elements(self._cut)
 
 
 def _other_arrays(uuid: int, offered: Sequence[Any], wanted: Sequence[Any]) -> DevrtError:

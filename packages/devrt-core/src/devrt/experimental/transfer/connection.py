@@ -122,7 +122,7 @@ class TransferConnection:
         self, uuid: int, arrays: Sequence[Incoming | IntoHost], seconds: float | None
     ) -> None:
         end = None if seconds is None else monotonic() + seconds
-        described = [(array.shape, str(array.dtype)) for array in arrays]
+        described = [(array.shape, array.dtype) for array in arrays]
         wait = self._wait if seconds is None else seconds
         pull = self._peer.pull(uuid, described, wait, end)
         with contextlib.ExitStack() as stack:
@@ -133,7 +133,7 @@ class TransferConnection:
                 for region in array.regions(number, blocks)
             ]
             pull.read(regions)
-            pull.finish(is_done=True)
+            pull.finish()
             stack.pop_all()
 
 
