@@ -335,6 +335,28 @@ def test_requests_are_as_small_as_the_server_wants_them(client):
         assert server.refused == 0
 
 
+def test_copies_for_others_are_bounded(client, mesh):
+    bounds = transfer.TransferBounds(copied_bytes=1000, stall_seconds=6)
+    x = put(client, np.arange(64.0).reshape(8, 8))
+    columns = described(x, sharding=NamedSharding(mesh, P(None, "b")))
+    server = transfer.start_transfer_server(client, transfer_size=300, bounds=bounds)
+    with server, server.connect(server.address()) as connection:
+        budget = server._server._copies
+        server.await_pull(1, x)
+        with ThreadPoolExecutor() as threads:
+            budget.take(900, 0)
+            pulled = threads.submit(connection.pull, 1, columns)
+            assert isinstance(pulled.exception(60), (DistributedError, DeadlineExceededError))
+        budget.give_back(900)
+        np.testing.assert_array_equal(np.asarray(connection.pull(1, columns)), np.asarray(x))
+        assert budget._used == 0
+        budget.take(5000, 0)  # one thread alone may have more
+        with pytest.raises(DistributedError, match="5000 of 1000") as caught:
+            budget.take(1, 0)
+        assert caught.value.code == StatusCode.RESOURCE_EXHAUSTED
+        budget.take(0, 0)  # what needs no copy does not wait
+
+
 def test_a_server_comes_with_the_client_that_it_is_requested_for():
     factory = transfer.make_transfer_server_interface_factory(token="t")
     with xla_client.make_cpu_client(num_devices=1, transfer_server_factory=factory) as client:

@@ -31,13 +31,11 @@ class Block:
     shape: Shape
     read: Callable[[], np.ndarray]
 
-    def elements(self, index: tuple[slice, ...] = ()) -> memoryview:
-        """Return a part of the elements, or all, in order; a view where they lie so."""
-        import numpy as np
-
+    def part(self, index: tuple[slice, ...] = ()) -> np.ndarray:
+        """Return a view of a part of the elements, or of all."""
         cut: Any = (*index, ...)
-        part: Any = np.ascontiguousarray(self.read()[cut])
-        return memoryview(part.reshape(-1).view(np.uint8))
+        part: np.ndarray = self.read()[cut]
+        return part
 
 
 @record(frozen=True, slots=True)

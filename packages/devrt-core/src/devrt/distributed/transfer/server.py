@@ -5,19 +5,23 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from threading import Lock
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
 from devrt.distributed.faults import refused
 from devrt.distributed.security import Security
+from devrt.distributed.transfer.budget import Budget
 from devrt.distributed.transfer.frames import PROTOCOL, FrameError, Op, Stream, error_record
 from devrt.distributed.transfer.listening import Listener
 from devrt.distributed.transfer.offers import Block, Lease, OfferedArray, Offers
 from devrt.errors import DevrtError, StatusCode
 
+if TYPE_CHECKING:
+    import numpy as np
+
 __all__ = ["PullServer", "TransferBounds"]
 
-Answer = tuple[dict[str, Any], list[memoryview]]
+Answer = tuple[dict[str, Any], list["np.ndarray"]]
 _OK = 0
 _HELLO_BYTES = 16 << 10
 _LONGEST_WAIT = 5.0  # then the client asks again: so a thread outlives its client by that
@@ -35,11 +39,15 @@ class TransferBounds:
         How many connections may be open at each address; each has a thread.
     stall_seconds
         How long the other side may take for the next byte; then it counts as lost.
+    copied_bytes
+        How much of what is being sent may be copies, which are made of elements that do not lie
+        in the order in which they were requested; further requests wait.
     """
 
     message_bytes: int = 4 << 20
     connections: int = 256
     stall_seconds: float = 60.0
+    copied_bytes: int = 1 << 30
 
 
 class PullServer:
@@ -66,6 +74,7 @@ class PullServer:
         self.offers = Offers()
         self._security, self._bounds = security, bounds
         self._request_bytes = request_bytes
+        self._copies = Budget(bounds.copied_bytes)
         self._lock = Lock()
         self._refused = 0
         self._listeners: list[Listener] = []
@@ -152,8 +161,21 @@ class PullServer:
             self._refuse(stream, refused(StatusCode.INVALID_ARGUMENT, words))
             return False
         else:
-            stream.send(_OK, *answer)
+            self._send(stream, *answer)
         return True
+
+    def _send(self, stream: Stream, reply: dict[str, Any], parts: Sequence[np.ndarray]) -> None:
+        """Send an answer with elements; those that do not lie in order are copied for it."""
+        size = sum(part.nbytes for part in parts if not part.flags.c_contiguous)
+        try:
+            self._copies.take(size, self._bounds.stall_seconds / 2)  # before it counts as lost
+        except DevrtError as error:
+            self._refuse(stream, error)
+            return
+        try:
+            stream.send(_OK, reply, map(_dense, parts))
+        finally:
+            self._copies.give_back(size)
 
     def _pull(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
         wanted = [(tuple(shape), str(dtype)) for shape, dtype in record["arrays"]]
@@ -169,7 +191,7 @@ class PullServer:
         if sum(array.nbytes for array in lease.arrays) > most:
             return reply, []
         try:
-            return reply, [block.elements() for array in lease.arrays for block in array.blocks]
+            return reply, [block.part() for array in lease.arrays for block in array.blocks]
         except BaseException:  # a deleted array, for one
             del leases[lease.key]
             self.offers.release(lease, is_done=False)
@@ -216,9 +238,16 @@ class _Region:
         self._cut = tuple(slice(b, b + n) for b, n in zip(start, shape, strict=True))
         self.nbytes = math.prod(shape) * arrays[array].itemsize
 
-    def elements(self) -> memoryview:
-        """Return them in order; a view where they lie so."""
-        return self._block.elements(self._cut)
+    def elements(self) -> np.ndarray:
+        """Return a view of them."""
+        return self._block.part(self._cut)
+
+
+def _dense(part: Any) -> memoryview:
+    import numpy as np
+
+    dense: Any = np.ascontiguousarray(part)
+    return memoryview(dense.reshape(-1).view(np.uint8))
 
 
 def _other_arrays(uuid: int, offered: Sequence[Any], wanted: Sequence[Any]) -> DevrtError:
