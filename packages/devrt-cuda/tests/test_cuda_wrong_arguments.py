@@ -7,6 +7,7 @@ import devrt
 from devrt.errors import BackendUnavailableError, DevrtError, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from gpu_library import simulated_platform
+from support import python
 
 SOURCE = 'extern "C" __global__ void f() {}'
 
@@ -119,3 +120,42 @@ def test_source_code_for_gpus_is_not_for_simulated_devices(client):
             client.compile(SOURCE, format="cuda")
     except BackendUnavailableError:
         pytest.skip("there is no NVRTC")
+
+
+@pytest.mark.parametrize("address", [-1, 1 << 64, "there", None])
+def test_an_address_of_more_than_64_bits_is_refused(devices, address):
+    class Foreign:
+        __cuda_array_interface__ = {  # noqa: RUF012  as other libraries have it
+            "shape": (4,), "typestr": "<f4", "data": (address, True), "version": 3
+        }  # fmt: skip
+
+    with pytest.raises(InvalidTypeError, match="no number of 64 bits"):
+        devrt.device_put(Foreign(), devices[0])
+
+
+def test_a_first_collective_with_a_lost_device_is_an_error():
+    code = """
+        import numpy as np
+
+        import devrt
+        from devrt.errors import DeviceLostError
+        from devrt.runtime import default_runtime
+
+        client = default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": "2"})
+        first, second = client.local_devices()
+        values = [devrt.device_put(np.ones(4), device) for device in (first, second)]
+        group = client.collectives()
+        try:
+            while True:
+                np.asarray(devrt.device_put(np.ones(4), first))
+        except DeviceLostError:
+            pass
+        try:
+            group.all_reduce(values)
+        except DeviceLostError as error:
+            print("cuda:0" in str(error))
+        print(np.asarray(values[1]).sum())
+    """
+    lost = {"DEVRT_GPU_SIMULATOR": "delay=0 lose=0:20"}
+    done = python(code, options=(), clean=("DEVRT_", "JAX_"), **lost)
+    assert done.stdout.split() == ["True", "4.0"]

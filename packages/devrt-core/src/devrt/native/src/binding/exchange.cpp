@@ -151,7 +151,10 @@ void open_layout(const nb::dict& interface, nb::handle value, Incoming& found) {
   }
   const nb::object data = entry(interface, "data");
   if (!PyTuple_Check(data.ptr()) || nb::len(data) != 2) raise_interface(value, "has no data.");
-  const auto address = nb::cast<std::uintptr_t>(data[0]);
+  std::uintptr_t address = 0;
+  if (!nb::try_cast(data[0], address)) {
+    raise_interface(value, "has an address that is no number of 64 bits.");
+  }
   found.tensor.array = {{reinterpret_cast<const std::byte*>(address), found.shape.span(),
                          found.tensor.strides.span(), size, 1},
                         info.type};

@@ -250,8 +250,12 @@ void GpuCommunicator::abort(const Status& why) noexcept {
 
 void GpuCommunicator::drain() const noexcept {
   for (const auto& device : devices_) {
-    const Current current(device->driver(), device->context());
-    (void)device->driver().call.stream_synchronize(stream_of(*device).handle());
+    try {
+      const Current current(device->driver(), device->context());
+      (void)device->driver().call.stream_synchronize(stream_of(*device).handle());
+    } catch (...) {
+      // A lost device makes no stream, and what has none has no part to wait for.
+    }
   }
 }
 

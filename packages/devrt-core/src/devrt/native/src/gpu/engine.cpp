@@ -29,7 +29,7 @@ void fill_on_stream(const XLA_FFI_CallFrame& frame, void* data, int value,
   (void)driver->call.set_bytes(data, static_cast<unsigned char>(value), bytes, stream);
 }
 
-bool has_pools(const native::DeviceFacts& device) {
+bool tells_of_pools(const native::DeviceFacts& device) {
   return std::ranges::any_of(device.attributes, [](const auto& attribute) {
     const auto* value = std::get_if<bool>(&attribute.second);
     return attribute.first == "memory_pools" && value && *value;
@@ -93,7 +93,7 @@ bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& 
 std::vector<pjrt::Option> engine_options(std::span<const native::DeviceFacts> devices,
                                          std::string_view pool_allocator) {
   // The plugin ends the process where it is given a pool and a device has none.
-  const bool shares_pool = !pool_allocator.empty() && std::ranges::all_of(devices, has_pools);
+  const bool shares_pool = !pool_allocator.empty() && std::ranges::all_of(devices, tells_of_pools);
   std::vector<std::int64_t> visible;
   for (const native::DeviceFacts& device : devices) visible.push_back(device.local_hardware_id);
   return {{"allocator", std::string(shares_pool ? pool_allocator : kArena)},
