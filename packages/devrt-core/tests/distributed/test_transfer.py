@@ -335,6 +335,24 @@ def test_requests_are_as_small_as_the_server_wants_them(client):
         assert server.refused == 0
 
 
+def test_many_arrays_are_pulled_together(client, pair, small_requests):
+    arrays = [put(client, np.full(3, number)) for number in range(2000)]
+    for server, connection in (pair, small_requests):
+        server.await_pull(14, arrays)
+        pulled = connection.pull(14, arrays)
+        assert [int(x[1]) for x in map(np.asarray, pulled)] == list(range(2000))
+
+
+def test_pulls_of_several_threads_go_on_together(client, pair):
+    server, connection = pair
+    arrays = [put(client, np.full(100_000, number)) for number in range(8)]
+    offers = [server.await_pull(20 + number, x) for number, x in enumerate(arrays)]
+    with ThreadPoolExecutor(8) as threads:
+        pulled = threads.map(connection.pull, range(20, 28), arrays)
+        assert [int(np.asarray(x)[-1]) for x in pulled] == list(range(8))
+    assert all(offer.is_pulled for offer in offers)
+
+
 def test_copies_for_others_are_bounded(client, mesh):
     bounds = transfer.TransferBounds(copied_bytes=1000, stall_seconds=6)
     x = put(client, np.arange(64.0).reshape(8, 8))

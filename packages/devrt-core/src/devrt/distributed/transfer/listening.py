@@ -5,7 +5,7 @@ from __future__ import annotations
 import contextlib
 import socket
 from collections.abc import Callable
-from threading import Lock, Thread
+from threading import Event, Lock, Thread
 from time import monotonic
 
 from devrt.distributed.security import Security, bound_address, check_loopback
@@ -16,6 +16,7 @@ __all__ = ["Listener", "address_of"]
 
 _WHAT = "transfer server"
 _HANDSHAKE_SECONDS = 10.0
+_PAUSE_SECONDS = 0.1
 _WILDCARDS = {"0.0.0.0", "::"}  # only reached with allow_remote
 
 
@@ -50,7 +51,7 @@ class Listener:
         self._connections, self._stall = connections, stall
         self._lock = Lock()
         self._open: set[Stream] = set()
-        self._is_closed = False
+        self._closing = Event()
         self._socket = _bound(self._host, port)
         Thread(target=self._accept, name="devrt-transfer-accept", daemon=True).start()
 
@@ -63,9 +64,9 @@ class Listener:
     def close(self) -> None:
         """End every connection, and take no more. Idempotent."""
         with self._lock:
-            if self._is_closed:
+            if self._closing.is_set():
                 return
-            self._is_closed = True
+            self._closing.set()
             left = list(self._open)
         with contextlib.suppress(OSError):  # which not every system does for one that listens
             self._socket.shutdown(socket.SHUT_RDWR)  # ends the thread that accepts
@@ -74,13 +75,14 @@ class Listener:
             stream.close()
 
     def _accept(self) -> None:
-        while not self._is_closed:
+        while not self._closing.is_set():
             try:
                 connection, _ = self._socket.accept()
-            except OSError:
-                continue  # closed, or out of descriptors for now
+            except OSError:  # closed, or out of descriptors for now
+                self._closing.wait(_PAUSE_SECONDS)
+                continue
             with self._lock:
-                is_full = self._is_closed or len(self._open) >= self._connections
+                is_full = self._closing.is_set() or len(self._open) >= self._connections
                 stream = Stream(connection, self._stall)
                 if not is_full:
                     self._open.add(stream)
@@ -120,7 +122,7 @@ class Listener:
         used = Stream(wrapped, self._stall)
         with self._lock:
             self._open.discard(stream)
-            if self._is_closed:
+            if self._closing.is_set():
                 wrapped.close()
                 raise ConnectionError("closed meanwhile")
             self._open.add(used)

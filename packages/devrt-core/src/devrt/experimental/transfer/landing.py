@@ -218,8 +218,8 @@ def _regions(
     if size != target.size:
         msg = (
             f"array {number} cannot be pulled whole: the other process holds {size} of the "
-            f"{target.size} elements of the block at {offset}. Pull the rest from the processes "
-            "that hold it, with descriptions of those parts."
+            f"{target.size} elements of the block at {offset}. Have each process offer what it "
+            "holds as an array of its own, and put those together."
         )
         raise DistributedError(msg, code=StatusCode.FAILED_PRECONDITION, array=number)
     return found
