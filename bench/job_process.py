@@ -1,5 +1,8 @@
 """One process of a job: ``python -m bench.job_process SIDE ROLE ADDRESS COUNT [NUMBER]``.
 
+The role ``forked`` is all clients of a job, forked from a process that has imported the library:
+they connect at once, and the slowest's time is printed.
+
 The service prints its address and waits for its input to close, then prints its resident memory. A
 client connects, meets the others and writes keys, and prints what that took; its clock runs
 between meetings of all, so what one process prints is the whole job's.
@@ -8,6 +11,7 @@ between meetings of all, so what one process prints is the whole job's.
 from __future__ import annotations
 
 import json
+import os
 import sys
 from importlib import import_module
 from pathlib import Path
@@ -27,6 +31,8 @@ def main() -> None:
     module = import_module(_MODULES[side])
     if role == "service":
         _serve(module, address, int(count))
+    elif role == "forked":
+        print(json.dumps(_bring_up(side, module, address, int(count))), flush=True)
     else:
         print(json.dumps(_work(module, address, int(number[0]))), flush=True)
 
@@ -63,6 +69,39 @@ def _work(module: Any, address: str, number: int) -> dict[str, float]:
         "barrier": (met - began) / MEETINGS,
         "pair": (written - met) / PAIRS,
     }
+
+
+def _bring_up(side: str, module: Any, address: str, count: int) -> dict[str, float]:
+    """Return how long the slowest of many processes takes to connect."""
+    if side == "devrt":
+        import grpc.aio  # noqa: F401  which devrt imports at the first client
+
+    print(json.dumps({"ready": True}), flush=True)
+    sys.stdin.readline()
+    read, write = os.pipe()
+    start = perf_counter()
+    children = [_forked(module, address, number, write) for number in range(count)]
+    os.close(write)
+    with open(read, encoding="ascii") as lines:
+        seconds = [float(line) - start for line in lines]
+    for child in children:
+        os.waitpid(child, 0)
+    if len(seconds) < count:
+        raise SystemExit(f"{count - len(seconds)} of {count} processes did not connect")
+    return {"connect": max(seconds)}
+
+
+def _forked(module: Any, address: str, number: int, write: int) -> int:
+    child = os.fork()
+    if child:
+        return child
+    try:
+        client = module.get_distributed_runtime_client(address, number, init_timeout=300)
+        client.connect()
+        os.write(write, f"{perf_counter()}\n".encode())  # the clock is the machine's
+        client.shutdown()
+    finally:
+        os._exit(0)
 
 
 def _resident_bytes() -> int:

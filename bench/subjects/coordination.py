@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from contextlib import ExitStack
 from functools import partial
 from statistics import median
@@ -18,6 +18,8 @@ from bench.rows import Outcome, Row
 __all__ = ["SPECS", "JobError", "measure", "run_job"]
 
 _COUNTS = (2, 8, 32)
+_FORKED = (32, 128, 512)
+_BRING_UP = "bring-up of processes forked from one, the slowest, by processes"
 _SWEPT = {
     "connect": "connect, all at once, the slowest, by processes",
     "barrier": "barrier of all, by processes",
@@ -33,28 +35,48 @@ SPECS = [
     )
     for count in _COUNTS
 ]
+FORKED = [
+    Spec(
+        f"{count} forked processes",
+        sweep=Sweep("bring-up by processes", "process", count),
+        is_large=count > 32,
+    )
+    for count in _FORKED
+]
 
 
 def measure(context: Context) -> list[Row]:
     """Run whole jobs of every side in turn; one row for each quantity."""
     rows: list[Row] = []
     blocks = max(3, context.options.blocks // 3)
-    for spec in choose(
-        SPECS, is_full=not context.options.is_quick, is_quick=context.options.is_quick
+    for run, specs, quantities in (
+        (run_job, SPECS, {**_SWEPT, "bytes": _MEMORY}),
+        (run_bring_up, FORKED, {"connect": _BRING_UP}),
     ):
-        assert spec.sweep is not None
-        count = int(spec.sweep.x)
-        print(f"  coordination: {spec.name}", file=sys.stderr)
-        seen: dict[str, list[dict[str, float]]] = {"devrt": [], "jax": []}
-        failed: dict[str, Outcome] = {}
-        for _ in range(blocks):
-            for name in [name for name in seen if name not in failed]:
-                try:
-                    seen[name].append(run_job(context.environments[name], count))
-                except JobError as error:
-                    failed[name] = Outcome(reason=f"{name}: {error}")
-        rows += _rows(context, count, seen, failed)
+        for spec in choose(
+            specs, is_full=not context.options.is_quick, is_quick=context.options.is_quick
+        ):
+            assert spec.sweep is not None
+            count = int(spec.sweep.x)
+            print(f"  coordination: {spec.name}", file=sys.stderr)
+            seen, failed = _jobs(context, run, count, blocks)
+            rows += _rows(context, count, seen, failed, quantities)
     return rows
+
+
+def _jobs(
+    context: Context, run: Callable[[Environment, int], dict[str, float]], count: int, blocks: int
+) -> tuple[dict[str, list[dict[str, float]]], dict[str, Outcome]]:
+    """Run the job of each side so often, one after the other; return figures and failures."""
+    seen: dict[str, list[dict[str, float]]] = {"devrt": [], "jax": []}
+    failed: dict[str, Outcome] = {}
+    for _ in range(blocks):
+        for name in [name for name in seen if name not in failed]:
+            try:
+                seen[name].append(run(context.environments[name], count))
+            except JobError as error:
+                failed[name] = Outcome(reason=f"{name}: {error}")
+    return seen, failed
 
 
 def _rows(
@@ -62,6 +84,7 @@ def _rows(
     count: int,
     seen: Mapping[str, list[dict[str, float]]],
     failed: Mapping[str, Outcome],
+    quantities: Mapping[str, str],
 ) -> list[Row]:
     def outcome(name: str, quantity: str) -> Outcome:
         values = [job[quantity] for job in seen[name]]
@@ -74,8 +97,33 @@ def _rows(
             "coordination", f"{what}, {count}", context.title("jax"), ours, theirs, unit, sweep
         )
 
-    swept = [row(quantity, what, "s") for quantity, what in _SWEPT.items()]
-    return [*swept, row("bytes", _MEMORY, "B")]
+    units = {"bytes": "B"}
+    return [row(name, what, units.get(name, "s")) for name, what in quantities.items()]
+
+
+def run_bring_up(environment: Environment, count: int, timeout: float = 300) -> dict[str, float]:
+    """Have many processes, forked from one, connect to their service at once.
+
+    Returns
+    -------
+    dict
+        Seconds: ``connect`` of the slowest, from before the first fork.
+
+    Raises
+    ------
+    JobError
+        A process failed, or the job took longer than `timeout` seconds.
+    """
+    if environment.python is None:
+        raise JobError(environment.reason)
+    side, address = environment.peer.side, f"127.0.0.1:{_free_port()}"
+    with ExitStack() as stack:
+        start = partial(_start, stack, environment.python, side, timeout=timeout)
+        start("service", address, count)
+        clients = start("forked", address, count)
+        clients.ready()
+        clients.go()
+        return clients.result()
 
 
 def run_job(environment: Environment, count: int, timeout: float = 180) -> dict[str, float]:
