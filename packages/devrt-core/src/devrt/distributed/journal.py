@@ -81,7 +81,7 @@ class Journal:
         if problem is not None:
             words = (
                 f"the journal {str(self._path)!r} cannot be written: {problem}. What was to be "
-                "changed may be lost with the service. Make room on its disk."
+                "changed may be lost with the service. Free space on its disk."
             )
             raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
 
