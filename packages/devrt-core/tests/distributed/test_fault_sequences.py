@@ -115,6 +115,7 @@ class Worker:
             return self._lines.get(timeout=PATIENCE)
         except queue.Empty:
             self.send("SIGUSR1")  # for its stacks
+            self.process.stderr.readline()  # it is about to write them
             self.send("SIGTERM")
             raise AssertionError(f"it hangs: {self.process.stderr.read()}") from None
 
