@@ -116,11 +116,12 @@ def run_bring_up(environment: Environment, count: int, timeout: float = 300) -> 
     """
     if environment.python is None:
         raise JobError(environment.reason)
-    side, address = environment.peer.side, f"127.0.0.1:{_free_port()}"
+    side, address = environment.peer.side, f"127.0.0.1:{free_port()}"
     with ExitStack() as stack:
-        start = partial(_start, stack, environment.python, side, timeout=timeout)
-        start("service", address, count)
-        clients = start("forked", address, count)
+        module = "bench.job_process"
+        begin = partial(start, stack, environment.python, side, module, timeout=timeout)
+        begin("service", address, count).ready()
+        clients = begin("forked", address, count)
         clients.ready()
         clients.go()
         return clients.result()
