@@ -153,6 +153,25 @@ def test_what_a_killed_process_was_pulling_is_offered_still(client, process, con
         offer.wait(10)
 
 
+def test_an_interrupt_ends_a_pull(client, process):
+    waits = """
+    import signal
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    server = transfer.start_transfer_server(client)
+    try:
+        say("pulling")
+        server.connect(sys.argv[1]).pull(1, devrt.ShapeDtypeStruct((3,), np.float64), timeout=600)
+    except KeyboardInterrupt:
+        say("interrupted")
+    """
+    with transfer.start_transfer_server(client) as server:
+        other = process(waits, server.address())
+        assert line(other) == "pulling"
+        other.send_signal(signal.SIGINT)
+        assert line(other) == "interrupted"
+        assert other.wait(60) == 0
+
+
 def test_a_process_that_is_stopped_exceeds_the_deadline(process, connect):
     other = process(OFFERS + "say('again')\nblock()")
     connection = connect(line(other))

@@ -78,7 +78,8 @@ class TransferConnection:
             As for `pull`.
         xs
             A tree of writable NumPy arrays, which are filled, and of arrays of devrt: those are
-            deleted once the other process has agreed, and new ones take their place and memory.
+            deleted once the other process has agreed, so that their memory is free for the new
+            ones that take their place.
 
         Returns
         -------
