@@ -77,6 +77,18 @@ def test_each_process_computes_what_needs_no_other(client):
     np.testing.assert_array_equal(parts(a + devrt.device_put(X, grid)), np.multiply(mine, 2))
 
 
+def test_meshes_may_have_the_devices_in_other_orders(client):
+    rows = over(client)
+    back = NamedSharding(Mesh(rows.mesh.devices[::-1], ("x",)), ROWS)
+    a = devrt.device_put(X, rows)
+    kept, cut = devrt.jit(lambda x: (x, X), out_shardings=(rows, back))(a)
+    for made in (kept, cut):
+        for shard in made.addressable_shards:
+            np.testing.assert_array_equal(shard.data, X[shard.index])
+    with pytest.raises(UnimplementedError, match="divided as"):
+        kept + cut
+
+
 def test_what_needs_another_process_is_refused(client):
     a = devrt.device_put(X, over(client))
     whole = devrt.device_put(X, over(client, spec=P()))
