@@ -159,3 +159,32 @@ def test_a_first_collective_with_a_lost_device_is_an_error():
     lost = {"DEVRT_GPU_SIMULATOR": "delay=0 lose=0:20"}
     done = python(code, options=(), clean=("DEVRT_", "JAX_"), **lost)
     assert done.stdout.split() == ["True", "4.0"]
+
+
+class Shown:
+    """What another library shows of memory that a client has."""
+
+    def __init__(self, array, **more):
+        self.array = array
+        self.__cuda_array_interface__ = {**array.__cuda_array_interface__, **more}
+
+
+@pytest.fixture
+def own_device(devices):
+    with default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": "1"}) as made:
+        yield made.local_devices()[0]
+
+
+def test_a_client_that_the_caller_made_takes_memory_of_its_devices(own_device):
+    array = devrt.device_put(np.arange(4.0), own_device)
+    taken = devrt.device_put(Shown(array), own_device)
+    assert taken.device is own_device
+    assert np.asarray(taken).tolist() == [0, 1, 2, 3]
+    assert devrt.dlpack.from_dlpack(array, device=own_device).device is own_device
+
+
+@pytest.mark.parametrize("more", [{"stream": 0}, {"stream": "a"}, {"stream": -5}])
+def test_a_stream_that_is_none_is_refused(own_device, more):
+    array = devrt.device_put(np.arange(4.0), own_device)
+    with pytest.raises((InvalidArgumentError, InvalidTypeError), match="stream"):
+        devrt.device_put(Shown(array, **more), own_device)

@@ -68,7 +68,8 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
         raise InvalidTypeError(msg, type=type(external_array).__name__)
     kind = target_kind(device, "from_dlpack")
     try:
-        if is_on_device(external_array) and (taken := taken_over(external_array, copy)) is not None:
+        on_device = is_on_device(external_array)
+        if on_device and (taken := taken_over(external_array, copy, device)) is not None:
             return taken if device is None else _from_array(taken, device, copy and None)
         where = _where(external_array)
         target, kind = (_device_for(where[0]), "device") if device is None else (device, kind)

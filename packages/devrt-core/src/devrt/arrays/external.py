@@ -6,6 +6,7 @@ import operator
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays.array import Array
+from devrt.contract.device import Device
 from devrt.runtime import default_runtime
 
 if TYPE_CHECKING:
@@ -29,14 +30,18 @@ def is_on_device(x: Any) -> bool:
     return hasattr(x, "__cuda_array_interface__")
 
 
-def taken_over(x: Any, copy: bool | None) -> Array | None:
+def taken_over(x: Any, copy: bool | None, target: Any = None) -> Array | None:
     """Return an array of another library on the device where it lies; None if no client has it.
 
-    With ``copy`` the result is waited for, because its source may change afterwards.
+    With ``copy`` the result is waited for, because its source may change afterwards. The client of
+    the target, a device, is asked too: its caller may have made it.
     """
     runtime = default_runtime()
     runtime.default_device()  # so that there is a client
-    for client in runtime.live_clients().values():
+    clients = list(runtime.live_clients().values())
+    if isinstance(target, Device) and target.client not in clients:
+        clients.append(target.client)
+    for client in clients:
         buffer: Buffer | None = client.buffer_from_external(x, copy)
         if buffer is not None:
             return Array((buffer.block_until_ready() if copy else buffer,), None, None, False)

@@ -91,7 +91,7 @@ def put_host(
     """Put a host value on a target of a kind that `target_kind` named; does not wait."""
     if type(x) not in HOST_LEAVES:
         refuse_nulls(x, operation)
-        if is_on_device(x) and (taken := taken_over(x, semantics == COPY)) is not None:
+        if is_on_device(x) and (taken := taken_over(x, semantics == COPY, target)) is not None:
             return put_array(taken, target, kind, None, False, True, operation)
     # Requested before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None
