@@ -2,7 +2,8 @@
 
 import pytest
 
-from devrt.errors import ConfigError, InvalidArgumentError
+from devrt.errors import ConfigError, InvalidArgumentError, UnimplementedError
+from devrt.native.engines import engine_of
 from devrt.native.gpu_simulation import mock_topology
 
 REQUESTS = {
@@ -44,3 +45,11 @@ def test_what_is_no_topology(text):
 def test_a_number_out_of_range(count):
     with pytest.raises(InvalidArgumentError, match="mock_num_gpus must give at least 1"):
         mock_topology({"mock": True, "mock_num_gpus": count}, "acme")
+
+
+def test_clients_of_a_vendor_that_has_no_compiler_of_programs_say_so():
+    class AcmeClient:
+        platform = "acme"
+
+    with pytest.raises(UnimplementedError, match="acme client has no compiler"):
+        engine_of(AcmeClient())

@@ -34,7 +34,7 @@ def taken_over(x: Any, copy: bool | None, target: Any = None) -> Array | None:
     """Return an array of another library on the device where it lies; None if no client has it.
 
     With ``copy`` the result is waited for, because its source may change afterwards. The client of
-    the target, a device, is asked too: its caller may have made it.
+    the target, a device, is one of those that may have it: the program may have made that client.
     """
     runtime = default_runtime()
     runtime.default_device()  # so that there is a client

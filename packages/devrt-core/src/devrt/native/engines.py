@@ -8,6 +8,8 @@ import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
+from devrt.errors import UnimplementedError
+
 if TYPE_CHECKING:
     from devrt.compiling.load_or_compile import CacheSource
     from devrt.native.engine import Engine
@@ -31,8 +33,18 @@ def remember_engine(clients: type, place: str) -> None:
 
 
 def engine_of(client: Any) -> Engine[Any]:
-    """Return how a client's backend compiles."""
-    module, _, name = _engines[type(client)].partition(":")
+    """Return how a client's backend compiles.
+
+    Raises
+    ------
+    UnimplementedError
+        If it compiles nothing.
+    """
+    place = _engines.get(type(client))
+    if place is None:
+        msg = f"the {client.platform} client has no compiler of programs."
+        raise UnimplementedError(msg, operation="compile_and_load")
+    module, _, name = place.partition(":")
     found: Engine[Any] = getattr(importlib.import_module(module), name)
     return found
 

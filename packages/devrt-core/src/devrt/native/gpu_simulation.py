@@ -25,7 +25,7 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] 
     if configured:
         return _configured_topology(str(configured), f"{platform}_mock")
     if options.get("mock") or options.get("use_mock_gpu_client"):
-        return 1, 1 if count is None else count
+        return 1, _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
     return None
 
 
