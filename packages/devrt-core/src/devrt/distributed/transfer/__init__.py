@@ -6,7 +6,7 @@ own, and ends the lease. `devrt.experimental.transfer` makes offers of arrays, a
 is read.
 
 Sockets of the standard library carry the bytes. ``python -m bench transfer`` measures them beside
-gRPC streams, Arrow Flight and UCX: on loopback, and over several connections, each of those took
-twice as long or more. Only with sockets and UCX does a process choose the memory that it receives
-into.
+gRPC streams, Arrow Flight and UCX: on loopback none of those was faster for 64 MiB and more, and
+most took over twice as long. Only with sockets and UCX does a process choose the memory that it
+receives into.
 """
