@@ -54,6 +54,28 @@ def test_the_devices_of_all_processes_are_one_list(launch):
         assert "only be called once" in seen["again"]
 
 
+def test_an_array_that_every_process_has_whole_is_printed_with_its_value(launch):
+    text = """
+        from devrt.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(devrt.devices()), ("d",))
+        make = devrt.make_array_from_callback
+        whole = make((2,), NamedSharding(mesh, P()), lambda index: np.arange(2)[index])
+        divided = make((2,), NamedSharding(mesh, P("d")), lambda index: np.arange(2)[index])
+        alone = NamedSharding(Mesh(np.array(devrt.devices()[:1]), ("d",)), P())
+        elsewhere = make((2,), alone, lambda index: np.arange(2)[index], dtype=np.int64)
+        show(whole=[str(whole), repr(whole)], others=[repr(divided), repr(elsewhere)],
+             back=np.asarray(whole).tolist())
+    """
+    printed, done = launch(2, text, DEVRT_NUM_CPU_DEVICES="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    for me, (line,) in enumerate(printed):
+        seen = json.loads(line)
+        assert seen["back"] == [0, 1]
+        assert seen["whole"] == ["[0 1]", "Array([0, 1], dtype=int64)"]
+        assert seen["others"][0].startswith("Array(shape=(2,), dtype=int64, sharding=")
+        assert seen["others"][1].startswith("Array([0, 1]" if me == 0 else "Array(shape=(2,)")
+
+
 def test_a_process_that_asks_for_no_devices_is_named_to_those_that_do(launch):
     text = """
         if me == 1:

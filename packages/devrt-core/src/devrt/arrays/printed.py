@@ -15,7 +15,8 @@ def outline(x: Array) -> str:
     what = f"Array(shape={x.shape}, dtype={x.dtype.name}"
     if x.is_deleted():
         return f"{what}, deleted)"
-    return "" if x.is_fully_addressable else f"{what}, sharding={x.sharding})"
+    has_value = x.is_fully_addressable or (x.is_fully_replicated and x.addressable_shards)
+    return "" if has_value else f"{what}, sharding={x.sharding})"
 
 
 def representation(x: Array) -> str:
