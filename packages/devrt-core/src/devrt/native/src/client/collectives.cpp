@@ -53,7 +53,9 @@ struct CollectiveWork {
   /// Returns an event that has failed already, or one that is ready.
   ReadyEvent failed() const {
     for (const auto& events : after) {
-      if (ReadyEvent found = first_failed(events); !found.error().ok()) return found;
+      for (const ReadyEvent& event : events) {
+        if (const auto ended = event.query(); ended && !ended->ok()) return event;
+      }
     }
     return {};
   }

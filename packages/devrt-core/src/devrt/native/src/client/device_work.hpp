@@ -1,22 +1,13 @@
 // How the client gives a device work that begins behind events: copies, and kernels.
 #pragma once
 
-#include <algorithm>
 #include <memory>
-#include <span>
+#include <optional>
 #include <utility>
 
 #include "client/client.hpp"
 
 namespace devrt::native {
-
-/// Returns the first event that has failed already, or one that is ready.
-inline ReadyEvent first_failed(std::span<const ReadyEvent> events) {
-  for (const ReadyEvent& event : events) {
-    if (event.is_ready() && !event.error().ok()) return event;
-  }
-  return {};
-}
 
 /// Starts work, and has the storages that it uses live until it has ended.
 template <class Work>
@@ -50,15 +41,15 @@ template <class Work>
 ReadyEvent start_in_order(const std::shared_ptr<DeviceBackend>& backend, Device& device,
                           Work work) {
   raise_if_error(backend->health(work.queue.device));
-  if (ReadyEvent failed = first_failed(work.after); !failed.error().ok()) return failed;
   StreamQueues& waiting = device.queue();
-  const auto begins_after = [&](const ReadyEvent& event) {
-    return event.is_ready() || backend->wait(work.queue, event);
-  };
-  // What waits in a thread was there before.
-  if (waiting.is_idle() && std::ranges::all_of(work.after, begins_after)) {
-    return start_now(*backend, work);
+  bool begins_now = waiting.is_idle();  // what waits in a thread was there before
+  for (const ReadyEvent& event : work.after) {
+    // Looked at once: an event that fails after a first look must not count as ready in a second.
+    const std::optional<Status> ended = event.query();
+    if (ended && !ended->ok()) return event;
+    begins_now = begins_now && (ended || backend->wait(work.queue, event));
   }
+  if (begins_now) return start_now(*backend, work);
   ReadyPromise promise;
   ReadyEvent ready = promise.event();
   const std::int64_t stream = work.queue.stream;

@@ -147,6 +147,13 @@ class ReadyEvent {
   /// Returns whether it was set, with a value or an error; does not wait.
   bool is_ready() const noexcept { return !state_ || state_->is_done(); }
 
+  /// Returns how it ended, or nothing while it is not ready; does not wait. One look: an event that
+  /// fails between `is_ready` and `error` of two looks would be taken for one that went well.
+  std::optional<Status> query() const {
+    if (!is_ready()) return std::nullopt;
+    return state_ ? state_->status() : Status();
+  }
+
   /// Returns the error it was set with; OK if there is none or it is not ready yet.
   Status error() const { return state_ && state_->is_done() ? state_->status() : Status(); }
 
