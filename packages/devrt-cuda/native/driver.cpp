@@ -56,6 +56,7 @@ Side3D side_3d(const BoxSide<Byte>& side) noexcept {
 class CudaDriver final : public Driver {
  public:
   explicit CudaDriver(Loader& from) {
+    names_contexts = true;
     attributes = {.multiprocessors = 16,
                   .clock_khz = 13,
                   .memory_clock_khz = 36,

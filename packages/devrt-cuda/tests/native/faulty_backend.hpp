@@ -86,6 +86,9 @@ class FaultyBackend final : public DeviceBackend {
   bool wait(const Queue& queue, const ReadyEvent& event) override {
     return fault_ == Fault::kNoWait || backend_->wait(queue, event);
   }
+  bool is_behind(const Queue& queue, const ReadyEvent& event) const override {
+    return backend_->is_behind(queue, event);
+  }
   std::shared_ptr<KernelModule> load_kernels(std::size_t device,
                                              const std::string& image) override {
     if (fault_ == Fault::kOtherDevice) device = 1 - device;

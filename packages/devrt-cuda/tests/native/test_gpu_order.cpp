@@ -2,11 +2,10 @@
 // never reported; with a fault planted in it, it is under each seed. Gates hold streams back until
 // the host has given all of the work, so that a wait that is missing, or one of the host's, is
 // seen.
-#include <atomic>
-
 #include "client/external.hpp"
 #include "driver_api.hpp"
 #include "faulty_backend.hpp"
+#include "gate.hpp"
 
 namespace devrt::gpu {
 
@@ -15,8 +14,6 @@ namespace {
 constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
 constexpr std::size_t kBytes = kCount * sizeof(float);
 
-void ok(int result) { CHECK(result == 0); }
-
 std::shared_ptr<Client> faulty_client(Fault fault, int seed) {
   // Without links: peers may use each other's memory.
   configure("devices=2 links=0 delay=150 seed=" + std::to_string(seed));
@@ -24,29 +21,6 @@ std::shared_ptr<Client> faulty_client(Fault fault, int seed) {
   options.backend = std::make_shared<FaultyBackend>(make_gpu_backend(options), fault);
   return Client::make(std::move(options));
 }
-
-/// Holds back what a stream is given until it is opened.
-class Gate {
- public:
-  explicit Gate(::Stream stream) : stream_(stream) {
-    const auto wait = [](void* is_open) { static_cast<std::atomic<bool>*>(is_open)->wait(false); };
-    ok(cuLaunchHostFunc(stream, wait, &is_open_));
-  }
-  Gate(const Gate&) = delete;
-  Gate& operator=(const Gate&) = delete;
-  ~Gate() {
-    open();
-    (void)cuStreamSynchronize(stream_);
-  }
-  void open() {
-    is_open_ = true;
-    is_open_.notify_all();
-  }
-
- private:
-  const ::Stream stream_;
-  std::atomic<bool> is_open_{false};
-};
 
 /// Returns the stream of copies to device 0.
 ::Stream copying_stream(const Client& client) {

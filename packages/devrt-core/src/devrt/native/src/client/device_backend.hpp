@@ -122,6 +122,9 @@ class DeviceBackend {
   /// Has what is given to a queue from now on begin after an event. Returns false where the device
   /// cannot, or would go on after a failure: then the client waits, in a thread of its own.
   virtual bool wait(const Queue&, const ReadyEvent&) { return false; }
+  /// Returns whether what is given to a queue from now on begins after an event as it is, and fails
+  /// where that does. Asks no device.
+  virtual bool is_behind(const Queue&, const ReadyEvent&) const { return false; }
   /// Loads an image of kernels. Throws UNIMPLEMENTED where the devices run none.
   virtual std::shared_ptr<KernelModule> load_kernels(std::size_t device, const std::string& image);
   /// Returns the group of these devices, by rank; the same for the same devices. Throws

@@ -14,7 +14,7 @@ template <class Work>
 ReadyEvent start_now(DeviceBackend& backend, const Work& work) {
   ReadyEvent ended = work.start(backend);
   try {
-    for (const Ref<Storage>& storage : work.storages) storage->used_until(ended);
+    for (const Ref<Storage>& storage : work.storages) storage->used_until(ended, work.after);
   } catch (...) {
     (void)ended.wait();  // no memory to keep them longer than this call
     throw;
@@ -44,6 +44,7 @@ ReadyEvent start_in_order(const std::shared_ptr<DeviceBackend>& backend, Device&
   StreamQueues& waiting = device.queue();
   bool begins_now = waiting.is_idle();  // what waits in a thread was there before
   for (const ReadyEvent& event : work.after) {
+    if (backend->is_behind(work.queue, event)) continue;
     // Looked at once: an event that fails after a first look must not count as ready in a second.
     const std::optional<Status> ended = event.query();
     if (ended && !ended->ok()) return event;

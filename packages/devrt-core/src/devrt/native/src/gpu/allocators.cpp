@@ -41,16 +41,15 @@ PoolAllocator::~PoolAllocator() {
 }
 
 void* PoolAllocator::allocate(std::size_t bytes, std::size_t) {
-  const Driver& driver = device_->driver();
-  const Current current(driver, device_->context());
-  device_->check(current.result(), "set_current");
+  const Functions& driver = device_->driver().call;
   void* data = nullptr;
-  const Result result = driver.call.allocate_from_pool(&data, bytes, pool_, stream_);
+  const Result result =
+      device_->call([&] { return driver.allocate_from_pool(&data, bytes, pool_, stream_); });
   if (!result_of(*device_, result, data, "allocate")) return nullptr;
   // Other streams may use it once this one, which only allocates, has come here: it has already.
-  const Result ordered = driver.call.stream_synchronize(stream_);
+  const Result ordered = device_->call([&] { return driver.stream_synchronize(stream_); });
   if (ordered != kSuccess) {
-    (void)driver.call.free_async(data, stream_);
+    (void)device_->call([&] { return driver.free_async(data, stream_); });
     device_->check(ordered, "allocate");
   }
   return data;
@@ -71,20 +70,26 @@ bool PoolAllocator::deallocate_after(void* data, std::size_t,
 }
 
 Result PoolAllocator::free_behind(void* data, std::span<const ReadyEvent> uses) noexcept {
-  const Driver& driver = device_->driver();
-  const Current current(driver, device_->context());
+  const Functions& driver = device_->driver().call;
+  const auto free_in = [&](StreamHandle* stream) {
+    return device_->call([&] { return driver.free_async(data, stream); });
+  };
+  // One that has ended already is not freed in its stream, where other work may be by now.
+  if (uses.size() == 1 && uses[0].is_ready()) uses = {};
   if (uses.size() == 1 && driver_event(uses[0])->is_in_stream() &&
       &driver_event(uses[0])->device() == device_.get()) {
     // In the stream of the use itself, which need not wait for its own event.
-    return driver.call.free_async(data, driver_event(uses[0])->stream().handle());
+    return free_in(driver_event(uses[0])->stream().handle());
   }
   try {
     StreamHandle* stream = device_->release_stream().handle();
     for (const ReadyEvent& use : uses) {
-      const Result result = driver.call.stream_wait_event(stream, driver_event(use)->handle(), 0);
+      EventHandle* event = driver_event(use)->handle();
+      const Result result =
+          device_->call([&] { return driver.stream_wait_event(stream, event, 0); });
       if (result != kSuccess) return result;
     }
-    return driver.call.free_async(data, stream);
+    return free_in(stream);
   } catch (const StatusError&) {
     return kOutOfMemory;  // there is no such stream and none can be made
   }

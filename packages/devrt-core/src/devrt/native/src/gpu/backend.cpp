@@ -257,9 +257,11 @@ void GpuBackend::copy_to_peer(const GpuDevice& device, Lane& lane, const RegionC
   const auto context_of = [this](int space) {
     return devices_[static_cast<std::size_t>(space - kFirstSpace)]->context();
   };
-  device.check(driver_.copy_peer(box.to.data, context_of(copy.to_space), box.from.data,
-                                 context_of(copy.from_space), box.width, lane.stream().handle()),
-               "copy");
+  const auto copy_now = [&] {
+    return driver_.copy_peer(box.to.data, context_of(copy.to_space), box.from.data,
+                             context_of(copy.from_space), box.width, lane.stream().handle());
+  };
+  device.check(device.call(copy_now), "copy");
 }
 
 bool GpuBackend::can_reach(std::size_t device, int space) const noexcept {
@@ -271,10 +273,18 @@ bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
   Lane& lane = lane_of(queue);
   // What its thread has still to give to the stream comes before.
   if (!lane.thread().is_idle()) return false;
-  const Current current(driver_, devices_[queue.device]->context());
-  if (!order_stream(driver_, lane.stream().handle(), event)) return false;
+  const auto order = [&](Current::When when) {
+    const Current current(driver_, devices_[queue.device]->context(), when);
+    return order_stream(driver_, lane.stream().handle(), event);
+  };
+  // The first may have failed for another context that somebody has made current.
+  if (!order(Current::kUnlessKnown) && !order(Current::kAlways)) return false;
   lane.stream().follow(event);
   return true;
+}
+
+bool GpuBackend::is_behind(const native::Queue& queue, const ReadyEvent& event) const {
+  return devices_[queue.device]->stream(queue.lane, queue.stream).is_of(event);
 }
 
 std::optional<std::intptr_t> GpuBackend::order_engine(const pjrt::Client& engine,

@@ -29,6 +29,7 @@ class GpuBackend final : public native::DeviceBackend {
   std::shared_ptr<HostAllocator> staging() override { return staging_; }
   ReadyEvent copy(const native::Queue& queue, std::span<const native::RegionCopy> copies) override;
   bool wait(const native::Queue& queue, const ReadyEvent& event) override;
+  bool is_behind(const native::Queue& queue, const ReadyEvent& event) const override;
   std::shared_ptr<native::OtherStream> other_stream(std::size_t device,
                                                     std::optional<std::intptr_t> number,
                                                     native::StreamProtocol protocol,

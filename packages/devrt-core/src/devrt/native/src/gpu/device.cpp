@@ -56,6 +56,11 @@ void Stream::follow(const ReadyEvent& event) {
   has_fates_.store(!fates_.empty(), std::memory_order_release);
 }
 
+bool Stream::is_of(const ReadyEvent& event) const noexcept {
+  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
+  return source && &source->stream() == this && source->is_in_stream() && source->fates().empty();
+}
+
 Fates Stream::take_fates() {
   if (!has_fates_.load(std::memory_order_acquire)) return {};
   std::lock_guard lock(mutex_);
@@ -106,12 +111,13 @@ std::optional<Status> DriverEvent::wait_for(std::chrono::nanoseconds timeout) no
 }
 
 Status DriverEvent::wait() noexcept {
-  const Driver& driver = device_->driver();
-  const Current current(driver, device_->context());
-  Result result = driver.call.event_synchronize(handle_);
+  const auto synchronize = [this] {
+    return device_->call([this] { return device_->driver().call.event_synchronize(handle_); });
+  };
+  Result result = synchronize();
   // Others free what the work uses when it has ended, and an error of the question says nothing of
   // that: only an error that comes again is taken for the end.
-  if (result != kSuccess) result = driver.call.event_synchronize(handle_);
+  if (result != kSuccess) result = synchronize();
   const Status here = device_->status(result, "event_synchronize");
   return here.ok() ? status_of(fates_) : here;
 }
@@ -119,6 +125,14 @@ Status DriverEvent::wait() noexcept {
 void DriverEvent::notify(UniqueFunction<void(const Status&)> ended) {
   // `ended` has a share of this event.
   stream_.callbacks().enqueue([this, ended = std::move(ended)]() mutable { ended(wait()); });
+}
+
+bool DriverEvent::ends_before(const EventSource& later, bool is_after) const noexcept {
+  // Of another device it may fail while this work goes on: that device alone is lost.
+  const auto* other = dynamic_cast<const DriverEvent*>(&later);
+  if (!other || other->device_ != device_) return false;
+  const bool is_one_stream = is_in_stream_ && other->is_in_stream_ && &other->stream_ == &stream_;
+  return is_after || (is_one_stream && other->recorded_.since >= recorded_.until);
 }
 
 GpuDevice::GpuDevice(const Driver& driver, int ordinal, std::string name)
@@ -200,13 +214,15 @@ void GpuDevice::give_event(EventHandle* event) noexcept {
 ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_stream,
                              Fates fates) {
   EventHandle* handle = take_event();
-  const Result result = driver_.call.event_record(handle, recorded);
+  DriverEvent::Recorded when{stream.recorded(), 0};
+  const Result result = call([&] { return driver_.call.event_record(handle, recorded); });
   if (result != kSuccess) {
     give_event(handle);
     raise_if_error(status(result, "event_record"));
   }
+  when.until = stream.note_recorded();
   return ReadyEvent::of(std::make_shared<DriverEvent>(shared_from_this(), stream, handle,
-                                                      is_in_stream, std::move(fates)));
+                                                      is_in_stream, when, std::move(fates)));
 }
 
 bool GpuDevice::is_idle() const noexcept {

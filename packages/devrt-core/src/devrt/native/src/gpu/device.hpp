@@ -33,6 +33,16 @@ class Stream {
   WorkQueue& callbacks() noexcept { return callbacks_; }
   bool is_idle() const noexcept;
   void drain() noexcept;
+  /// Returns whether an event is of the stream's own work, and depends on no other device: what may
+  /// fail elsewhere must be looked at, since a failure counts once.
+  bool is_of(const ReadyEvent& event) const noexcept;
+  /// Returns how many events of the stream have been recorded at least. What is recorded from now
+  /// on comes after those.
+  std::uint64_t recorded() const noexcept { return recorded_.load(std::memory_order_acquire); }
+  /// Counts an event once its record was called; returns its number.
+  std::uint64_t note_recorded() noexcept {
+    return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1;
+  }
   /// Has what the stream is given from now on fail where an event that it waits for does so late.
   void follow(const ReadyEvent& event);
   /// Returns what the work of the stream depends on. A failure counts once: what comes
@@ -43,6 +53,7 @@ class Stream {
   const GpuDevice& device_;
   StreamHandle* const handle_;
   WorkQueue callbacks_;
+  std::atomic<std::uint64_t> recorded_{0};
   std::atomic<bool> has_fates_{false};
   std::mutex mutex_;
   Fates fates_;  // under the lock
@@ -51,19 +62,26 @@ class Stream {
 /// The end of what was given to a stream before it was recorded.
 class DriverEvent final : public EventSource {
  public:
+  /// When an event was recorded, in numbers of its stream's events.
+  struct Recorded {
+    std::uint64_t since;  ///< so many surely came before
+    std::uint64_t until;  ///< its own number: what is recorded at so many comes after
+  };
   /// `stream` calls back; `is_in_stream` where the event is of its work, not of another library's.
   DriverEvent(std::shared_ptr<GpuDevice> device, Stream& stream, EventHandle* handle,
-              bool is_in_stream, Fates fates) noexcept
+              bool is_in_stream, Recorded recorded, Fates fates) noexcept
       : device_(std::move(device)),
         stream_(stream),
         handle_(handle),
         is_in_stream_(is_in_stream),
+        recorded_(recorded),
         fates_(std::move(fates)) {}
   ~DriverEvent() override;
 
   std::optional<Status> query() noexcept override;
   std::optional<Status> wait_for(std::chrono::nanoseconds timeout) noexcept override;
   void notify(UniqueFunction<void(const Status&)> ended) override;
+  bool ends_before(const EventSource& later, bool is_after) const noexcept override;
 
   const GpuDevice& device() const noexcept { return *device_; }
   Stream& stream() const noexcept { return stream_; }
@@ -81,6 +99,7 @@ class DriverEvent final : public EventSource {
   Stream& stream_;
   EventHandle* const handle_;
   const bool is_in_stream_;
+  const Recorded recorded_;
   const Fates fates_;
 };
 
@@ -113,11 +132,24 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   ReadyEvent record(Stream& stream, Fates fates) {
     return record(stream.handle(), stream, true, std::move(fates));
   }
-  /// Calls what gives work to a stream, and returns the event of its end. Throws only once the
-  /// stream is done with it: nobody keeps memory for work that has no event.
+  /// Makes a call that names a stream, an event or a kernel of this device. Where the thread had
+  /// the device's context last it is made at once; if somebody has made another one current since,
+  /// the driver refuses it, and it is made again.
+  template <class Call>
+  Result call(const Call& make) const {
+    const auto make_in = [&](Current::When when) {
+      const Current current(driver_, context_, when);
+      return current.result() == kSuccess ? make() : current.result();
+    };
+    const Result result = make_in(Current::kUnlessKnown);
+    const bool is_refused = driver_.names_contexts && is_of_other_context(result);
+    return is_refused ? make_in(Current::kAlways) : result;
+  }
+  /// Calls what gives work to a stream by `call`, and returns the event of its end. Throws only
+  /// once the stream is done with it: nobody keeps memory for work that has no event.
   template <class Give>
   ReadyEvent start(Stream& stream, const Give& give) {
-    const Current current(driver_, context_);
+    const Current current(driver_, context_, Current::kUnlessKnown);
     check(current.result(), "set_current");
     try {
       give();

@@ -145,6 +145,11 @@ StatusCode code_of(Result result) noexcept {
   }
 }
 
+bool is_of_other_context(Result result) noexcept {
+  // An invalid or destroyed context is current, or a handle is not of the one that is.
+  return result == 201 || result == 400 || result == 709;
+}
+
 bool is_lost(Result result) noexcept {
   // After an illegal access or a kernel that failed, the driver gives every call the same error.
   return result == 46 || result == 214 || result == 220 || result == 226 || result == 700 ||

@@ -179,6 +179,9 @@ class Driver {
   Functions call{};
   AttributeNumbers attributes{};
   DlpackTypes dlpack{};
+  /// Whether a call that names a stream, an event or a kernel of a context that is not current does
+  /// its work there all the same, or is refused and leaves no error behind.
+  bool names_contexts = false;
 
   const std::string& library() const noexcept { return library_; }
   int version() const noexcept { return version_; }
@@ -279,24 +282,38 @@ const Driver* driver_at(const void* data) noexcept;
 StatusCode code_of(Result result) noexcept;
 /// Returns whether a device takes no more work after it.
 bool is_lost(Result result) noexcept;
+/// Returns whether a call was refused for the context that was current.
+bool is_of_other_context(Result result) noexcept;
 
 /// Makes a context current in this thread, and what was there again at its end.
 ///
 /// Others in the process have their own idea of what is current, so it is looked at each time.
 class Current {
  public:
-  Current(const Driver& driver, Context context) noexcept : driver_(driver) {
+  enum When {
+    kAlways,
+    /// Not where this thread had the context last: for calls that `GpuDevice::call` makes, since
+    /// others may have changed it.
+    kUnlessKnown
+  };
+
+  Current(const Driver& driver, Context context, When when = kAlways) noexcept : driver_(driver) {
+    if (when == kUnlessKnown && driver.names_contexts && known_ == context) return;
     result_ = driver_.get_current(&before_);
     if (result_ != kSuccess) return;  // what was there could not be made current again
-    if (before_ == context) return;
-    result_ = driver_.set_current(context);
-    // A thread that had none keeps this one: the next call has less to do.
-    is_changed_ = result_ == kSuccess && before_ != 0;
+    if (before_ != context) {
+      result_ = driver_.set_current(context);
+      // A thread that had none keeps this one: the next call has less to do.
+      is_changed_ = result_ == kSuccess && before_ != 0;
+    }
+    known_ = result_ == kSuccess ? context : 0;
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   ~Current() {
-    if (is_changed_) (void)driver_.set_current(before_);
+    if (!is_changed_) return;
+    (void)driver_.set_current(before_);
+    known_ = before_;
   }
   Result result() const noexcept { return result_; }
 
@@ -305,6 +322,8 @@ class Current {
   Context before_ = 0;
   Result result_ = kSuccess;
   bool is_changed_ = false;
+  /// What the thread had last, as far as it is known here.
+  static inline constinit thread_local Context known_ = 0;
 };
 
 }  // namespace devrt::gpu

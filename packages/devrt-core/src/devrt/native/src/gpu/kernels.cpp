@@ -184,15 +184,16 @@ class Function final : public native::KernelFunction {
   }
 
  private:
-  /// Gives it to a stream; the device must be current.
+  /// Gives it to a stream.
   void start(StreamHandle* stream, const LaunchShape& shape, std::span<void*> parameters) {
     allow_shared(shape.shared_bytes);
     const auto& [x, y, z] = shape.grid;
     const auto& [width, height, depth] = shape.block;
-    device_.check(
-        device_.driver().call.launch(handle_, x, y, z, width, height, depth, shape.shared_bytes,
-                                     stream, parameters.data(), nullptr),
-        "launch");
+    device_.check(device_.call([&] {
+      return device_.driver().call.launch(handle_, x, y, z, width, height, depth,
+                                          shape.shared_bytes, stream, parameters.data(), nullptr);
+    }),
+                  "launch");
   }
 
   int get(int attribute) const {
@@ -218,7 +219,9 @@ class Function final : public native::KernelFunction {
     if (!set) return;
     std::lock_guard lock(mutex_);
     if (static_cast<std::int64_t>(bytes) <= shared_bytes_now_) return;
-    device_.check(set(handle_, kMaxDynamicSharedBytes, static_cast<int>(bytes)), "launch");
+    const auto size = static_cast<int>(bytes);
+    device_.check(device_.call([&] { return set(handle_, kMaxDynamicSharedBytes, size); }),
+                  "launch");
     shared_bytes_now_ = bytes;
   }
 

@@ -24,19 +24,16 @@ BoxSide<Byte> in_chunk(Byte* data, const Box& box) {
 void copy_box(const GpuDevice& device, const Box& box, StreamHandle* stream) {
   const Driver& driver = device.driver();
   const bool is_to_device = box.from.is_host, is_from_device = box.to.is_host;
-  Result result = kSuccess;
-  if (!box.is_run()) {
-    result = driver.copy_box(box, stream);
-  } else if (is_to_device) {
-    result = driver.call.copy_to_device(box.to.data, box.from.data, box.width, stream);
-  } else if (is_from_device) {
-    result = driver.call.copy_from_device(box.to.data, box.from.data, box.width, stream);
-  } else {
-    result = driver.call.copy_within(box.to.data, box.from.data, box.width, stream);
-  }
-  device.check(result, is_to_device     ? "copy_to_device"
-                       : is_from_device ? "copy_from_device"
-                                        : "copy");
+  const auto copy_now = [&] {
+    if (!box.is_run()) return driver.copy_box(box, stream);
+    const auto copy = is_to_device     ? driver.call.copy_to_device
+                      : is_from_device ? driver.call.copy_from_device
+                                       : driver.call.copy_within;
+    return copy(box.to.data, box.from.data, box.width, stream);
+  };
+  device.check(device.call(copy_now), is_to_device     ? "copy_to_device"
+                                      : is_from_device ? "copy_from_device"
+                                                       : "copy");
 }
 
 Lane::Lane(std::shared_ptr<GpuDevice> device, Stream& stream, std::shared_ptr<HostAllocator> pinned,

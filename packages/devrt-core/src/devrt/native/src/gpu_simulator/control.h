@@ -26,6 +26,7 @@
  *   oom=BYTES        allocations of this size or more fail
  *   lose=DEVICE:N    the device is lost at its N-th operation
  *   uninitialised=0  reads of bytes that nothing wrote are not reported
+ *   wrong_contexts=0 calls that are refused since another context is current are not reported
  *   print=1          reports go to the standard error stream as well
  *   explain_faults=1 says on the standard error stream that a fault is of a device's address */
 #ifndef DEVRT_SIMULATOR_CONTROL_H_

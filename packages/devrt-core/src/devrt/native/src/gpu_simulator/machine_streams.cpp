@@ -43,10 +43,12 @@ StreamRef Machine::stream_of(const Call& call, Handle handle, bool of_current) {
   const auto found = streams_.find(handle);
   if (found == streams_.end()) refuse_handle(call, handle, "stream");
   if (of_current && (usable_device(), found->second->context != current())) {
-    reports_.add("wrong context",
-                 std::string(call.function) + " (call " + std::to_string(call.number) +
-                     ") is given stream " + hex(handle) + " of device " +
-                     std::to_string(found->second->device) + ", and another context is current");
+    if (settings_.wrong_contexts) {
+      reports_.add("wrong context",
+                   std::string(call.function) + " (call " + std::to_string(call.number) +
+                       ") is given stream " + hex(handle) + " of device " +
+                       std::to_string(found->second->device) + ", and another context is current");
+    }
     throw Failure{Code::kInvalidHandle};
   }
   check_health(found->second->device);

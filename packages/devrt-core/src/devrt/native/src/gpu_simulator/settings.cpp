@@ -96,6 +96,7 @@ void set(Settings& settings, std::string_view name, std::string_view value) {
   if (name == "links") return void(settings.links = given);
   if (name == "pools") return void(settings.pools = given);
   if (name == "uninitialised") return void(settings.uninitialised = given);
+  if (name == "wrong_contexts") return void(settings.wrong_contexts = given);
   if (name == "print") return void(settings.print = given);
   if (name == "explain_faults") return void(settings.explain_faults = given);
   refuse(name, value);

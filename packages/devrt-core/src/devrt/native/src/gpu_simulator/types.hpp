@@ -90,8 +90,9 @@ struct Settings {
   unsigned delay_us = 20;  ///< how long an operation waits at most, at random, before it runs
   int driver_version = 0;  ///< 0: the library's own
   bool pools = true;
-  bool uninitialised = true;  ///< whether reads of bytes that nothing wrote are reported
-  bool print = false;         ///< reports go to the standard error stream as well
+  bool uninitialised = true;   ///< whether reads of bytes that nothing wrote are reported
+  bool wrong_contexts = true;  ///< whether calls that a current context refuses are reported
+  bool print = false;          ///< reports go to the standard error stream as well
   bool explain_faults = false;
   std::size_t out_of_memory_from = 0;  ///< allocations of so many bytes or more fail; 0: none
   std::set<std::string, std::less<>> missing;

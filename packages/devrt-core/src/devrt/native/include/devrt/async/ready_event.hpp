@@ -2,12 +2,14 @@
 // of sides wait on.
 #pragma once
 
+#include <algorithm>
 #include <atomic>
 #include <chrono>
 #include <condition_variable>
 #include <memory>
 #include <mutex>
 #include <optional>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -32,6 +34,11 @@ class EventSource {
   /// Has `ended` called once, in this thread or another, when the work has ended. `ended` may call
   /// the device: a thread that must not, as a driver's, hands it on. Called at most once.
   virtual void notify(UniqueFunction<void(const Status&)> ended) = 0;
+  /// Returns whether the work has ended whenever that of a later source has. `is_after` says that
+  /// the later one was begun behind this.
+  virtual bool ends_before(const EventSource& /*later*/, bool /*is_after*/) const noexcept {
+    return false;
+  }
 };
 
 namespace detail {
@@ -45,6 +52,7 @@ class EventState {
   explicit EventState(std::shared_ptr<EventSource> source) noexcept : source_(std::move(source)) {}
 
   bool is_done() noexcept { return is_set() || (source_ && learn(source_->query())); }
+  bool is_known() const noexcept { return is_set(); }
   const Status& status() const noexcept { return status_; }
   EventSource* source() const noexcept { return source_.get(); }
 
@@ -146,6 +154,17 @@ class ReadyEvent {
 
   /// Returns whether it was set, with a value or an error; does not wait.
   bool is_ready() const noexcept { return !state_ || state_->is_done(); }
+
+  /// Returns whether it is ready as far as this process knows; looks at no device.
+  bool is_known() const noexcept { return !state_ || state_->is_known(); }
+  /// Returns whether it is ready whenever a later event, or the same, is, `after` being what the
+  /// work of that one was begun behind.
+  bool ends_before(const ReadyEvent& later, std::span<const ReadyEvent> after = {}) const noexcept {
+    if (state_ == later.state_) return true;
+    if (!source() || !later.source()) return false;
+    const auto is_this = [this](const ReadyEvent& event) { return event.state_ == state_; };
+    return source()->ends_before(*later.source(), std::ranges::any_of(after, is_this));
+  }
 
   /// Returns how it ended, or nothing while it is not ready; does not wait. One look: an event that
   /// fails between `is_ready` and `error` of two looks would be taken for one that went well.

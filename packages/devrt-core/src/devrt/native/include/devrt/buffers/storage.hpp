@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <memory>
+#include <span>
 #include <utility>
 
 #include "devrt/base/external_owner.hpp"
@@ -57,13 +58,14 @@ class Storage final : public RefCounted<Storage> {
   void settle() noexcept { is_pending_.store(false, std::memory_order_release); }
 
   /// Returns whether the caller's share is the only one, but for that of the work which fills it,
-  /// and no device still reads.
-  bool is_sole_share() const noexcept {
+  /// and no device still uses it, but for work that is over with `behind`, which the caller's own
+  /// work begins behind.
+  bool is_sole_share(const ReadyEvent& behind = {}) const noexcept {
     // In this order: a thread settles before it gives its share up.
     const std::uint32_t shares = use_count();
     if (shares != (is_pending_.load(std::memory_order_acquire) ? 2 : 1)) return false;
     StorageUses* uses = uses_.load(std::memory_order_acquire);
-    return !uses || !uses->is_any_left();
+    return !uses || !uses->is_any_left(behind);
   }
 
   std::byte* data() const noexcept {
@@ -72,9 +74,9 @@ class Storage final : public RefCounted<Storage> {
   }
   std::size_t bytes() const noexcept { return bytes_; }
   /// Has the bytes outlive work of a device that reads or writes them, also where the storage goes
-  /// before. Thread-safe.
-  void used_until(ReadyEvent event) {
-    if (event.is_ready()) return;
+  /// before. The work was begun behind the events `after`. Thread-safe.
+  void used_until(ReadyEvent event, std::span<const ReadyEvent> after = {}) {
+    if (event.is_known()) return;
     StorageUses* uses = uses_.load(std::memory_order_acquire);
     if (!uses) {
       auto made = std::make_unique<StorageUses>();
@@ -82,7 +84,7 @@ class Storage final : public RefCounted<Storage> {
         uses = made.release();
       }
     }
-    uses->add(std::move(event));
+    uses->add(std::move(event), after);
   }
   /// Returns whether the bytes are somebody else's.
   bool is_external() const noexcept { return static_cast<bool>(owner_); }

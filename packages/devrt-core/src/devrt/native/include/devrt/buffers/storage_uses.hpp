@@ -5,6 +5,7 @@
 #include <cstddef>
 #include <memory>
 #include <mutex>
+#include <span>
 #include <utility>
 #include <vector>
 
@@ -17,29 +18,43 @@ namespace devrt {
 /// The work of a device that uses a storage, as far as it goes on. Thread-safe.
 class StorageUses {
  public:
-  void add(ReadyEvent event) {
+  /// Adds work, which was begun behind the events `after`. What it outlives is forgotten without a
+  /// look at the device, which is queried about the rest only now and then.
+  void add(ReadyEvent event, std::span<const ReadyEvent> after = {}) {
     std::lock_guard lock(mutex_);
-    forget_ended();
+    std::erase_if(events_, [&](const ReadyEvent& each) {
+      return each.is_known() || each.ends_before(event, after);
+    });
+    if (events_.size() >= many_) {
+      forget_ended();
+      many_ = std::max(kMany, 2 * events_.size());
+    }
     events_.push_back(std::move(event));
   }
-  bool is_any_left() {
+  /// Returns whether work goes on, but for what has ended once an event is ready.
+  bool is_any_left(const ReadyEvent& behind = {}) {
     std::lock_guard lock(mutex_);
     forget_ended();
-    return !events_.empty();
+    return !std::ranges::all_of(events_,
+                                [&](const ReadyEvent& event) { return event.ends_before(behind); });
   }
+  /// Returns what is not known to have ended.
   std::vector<ReadyEvent> take() {
     std::lock_guard lock(mutex_);
-    forget_ended();
+    std::erase_if(events_, [](const ReadyEvent& event) { return event.is_known(); });
     return std::exchange(events_, {});
   }
 
  private:
+  static constexpr std::size_t kMany = 8;
+
   void forget_ended() {
     std::erase_if(events_, [](const ReadyEvent& event) { return event.is_ready(); });
   }
 
   std::mutex mutex_;
   std::vector<ReadyEvent> events_;
+  std::size_t many_ = kMany;
 };
 
 /// The bytes of a storage that is gone, given back at the end of this.
@@ -66,7 +81,9 @@ inline void retire(std::shared_ptr<HostAllocator> allocator, std::byte* data, st
   const auto kept =
       std::make_shared<RetiredBytes>(std::move(allocator), data, bytes, std::move(owner));
   try {
-    for (const ReadyEvent& use : uses) use.on_ready([kept](const Status&) {});
+    for (const ReadyEvent& use : uses) {
+      if (!use.is_ready()) use.on_ready([kept](const Status&) {});
+    }
   } catch (...) {
     for (const ReadyEvent& use : uses) (void)use.wait();  // no memory to do it later
   }
