@@ -103,6 +103,8 @@ Ref<pjrt::Buffer> Engine::view(Buffer& buffer) {
 std::intptr_t Engine::await(const Buffer& buffer) const {
   Client& client = buffer.memory()->client();
   const ReadyEvent& ready = buffer.ready();
+  // Of what goes through chunks, the driver has only a part yet, and no event of its end: the host
+  // waits for that, as for the work of hosts.
   if (!ready.is_ready()) {
     const auto stream = client.backend().order_engine(*client_, device_of(buffer), ready);
     if (stream) return *stream;
@@ -124,7 +126,8 @@ static bool is_usable(const Buffer& buffer, const Storage& storage) noexcept {
 }
 
 Ref<pjrt::Buffer> Engine::give(const Buffer& buffer, const Ref<Storage>& storage) {
-  if (storage->is_external() || storage->bytes() == 0 || !storage->is_sole_share() ||
+  // The program begins behind what fills the buffer, so that may be under way.
+  if (storage->is_external() || storage->bytes() == 0 || !storage->is_sole_share(buffer.ready()) ||
       !is_usable(buffer, *storage)) {
     return {};
   }
