@@ -10,7 +10,7 @@ import numpy as np
 
 import devrt
 from devrt.native import include_dir
-from gpu_library import Stream, allocate, simulated_platform
+from gpu_library import Gated, simulated_platform
 
 COUNT = 1 << 20
 FAKE = Path(__file__).parents[2] / "packages/devrt-cuda/tests/fake"
@@ -84,27 +84,12 @@ def simulated_devices(plugin, modules):
         yield found
 
 
-UNIT = np.uint32(0x01010101).view(np.float32)  # what the stream writes
-
-
-class Units:
-    """Memory of another library on device 0 that its stream fills once a gate is opened."""
-
-    def __init__(self, driver):
-        self.stream = Stream(driver)
-        self.address = allocate(driver, 4 * COUNT)
-        self.gate = self.stream.gate()
-        self.stream.fill(self.address, 4 * COUNT)
-
-    @property
-    def __cuda_array_interface__(self):
-        return {"shape": (COUNT,), "typestr": "<f4", "data": (self.address, False), "version": 3,
-                "stream": self.stream.handle}  # fmt: skip
+UNIT = np.uint32(0x01010101).view(np.float32)  # what a gated stream writes
 
 
 def pending(driver, device):
     """Return an array of units of devrt's own that waits for a gate, and the gate."""
-    units = Units(driver)
+    units = Gated(driver, COUNT, "<f4")
     shared = devrt.device_put(units, may_alias=True)
     copied = shared.copy() if device is shared.device else devrt.device_put(shared, device)
     return copied, units.gate

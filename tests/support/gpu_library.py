@@ -30,6 +30,7 @@ class Driver:
 
     def __init__(self, platform: str = "cuda") -> None:
         self.platform = platform
+        self.has_reported = False
         folder = os.path.dirname(str(importlib.import_module(f"devrt_{platform}._ext").__file__))
         self._library = ctypes.CDLL(os.path.join(folder, f"libdevrt_{platform}_simulator.so"))
         self._library.devrt_simulator_reports.restype = ctypes.c_char_p
@@ -64,7 +65,9 @@ class Driver:
         return int(living().split(b"modules=")[1].split()[0])
 
     def reports(self) -> list[str]:
-        return self._library.devrt_simulator_reports(1).decode().splitlines()
+        found = self._library.devrt_simulator_reports(1).decode().splitlines()
+        self.has_reported = self.has_reported or bool(found)
+        return found
 
 
 class Stream:
@@ -114,11 +117,17 @@ def allocate(driver: Driver, count: int) -> int:
 
 
 class Gated:
-    """An array of the library on device 0, full of 0x01010101: not ready before its gate opens."""
+    """An array of the library on device 0, full of 0x01010101: not ready before its gate opens.
 
-    def __init__(self, driver: Driver, count: int) -> None:
+    Its elements have four bytes. One that does not show its stream has nobody wait for it.
+    """
+
+    def __init__(
+        self, driver: Driver, count: int, typestr: str = "<i4", *, shows_stream: bool = True
+    ) -> None:
         self.stream = Stream(driver)
         self.count, self.address = count, allocate(driver, 4 * count)
+        self.typestr, self.shows_stream = typestr, shows_stream
         self.gate = self.stream.gate()
         self.stream.fill(self.address, 4 * count)
 
@@ -126,10 +135,10 @@ class Gated:
     def __cuda_array_interface__(self) -> dict[str, Any]:
         return {
             "shape": (self.count,),
-            "typestr": "<i4",
+            "typestr": self.typestr,
             "data": (self.address, False),
             "version": 3,
-            "stream": self.stream.handle,
+            "stream": self.stream.handle if self.shows_stream else None,
         }
 
 
@@ -162,6 +171,7 @@ def simulated_platform(platform="cuda", **environ):
     given = {f"DEVRT_{platform.upper()}_MOCK": "2", "DEVRT_PLATFORMS": f"{platform},cpu"}
     try:
         with pytest.MonkeyPatch.context() as patch:
+            patch.delenv(f"DEVRT_{platform.upper()}_ENGINE", raising=False)
             for name, value in (given | environ).items():
                 patch.setenv(name, str(value))
             with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):

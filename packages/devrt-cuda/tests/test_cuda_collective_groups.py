@@ -238,7 +238,7 @@ os._exit(0)
 
 def test_nccl_without_a_gpu_says_so_at_the_first_collective():
     try:
-        path = NCCL.path()
+        path = NCCL.library.path("collectives")
     except BackendUnavailableError:
         pytest.skip("NCCL is not installed (nvidia-nccl-cu13)")
     ran = python(REAL, options=("-W", "ignore"), DEVRT_CUDA_MOCK="2", DEVRT_CUDA_COLLECTIVES=path)

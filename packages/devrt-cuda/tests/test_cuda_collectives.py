@@ -21,7 +21,7 @@ from devrt.errors import (
     InvalidTypeError,
     UnimplementedError,
 )
-from devrt.native.collectives import CollectiveLibrary
+from devrt.native.wheel_libraries import VendorLibrary
 from devrt_cuda.collectives import NCCL
 from gpu_library import Driver, Gated, simulated_platform
 from support import shared_library
@@ -39,14 +39,6 @@ COMBINED = {"sum": np.add, "prod": np.multiply, "max": np.maximum, "min": np.min
 def devices():
     with simulated_platform() as found:
         yield found
-
-
-@pytest.fixture
-def driver(devices):
-    found = Driver()
-    found.reports()
-    yield found
-    assert found.reports() == []
 
 
 @pytest.fixture(scope="module")
@@ -329,11 +321,14 @@ def test_an_old_library_and_one_that_lacks_functions_are_refused(devices, tmp_pa
 
 
 def test_an_absent_library_says_what_to_install(devices, monkeypatch, tmp_path):
-    absent = CollectiveLibrary(
-        prefix="accl", libraries=("libno_such.so.1",), variable="DEVRT_ACCL", remedy=NCCL.remedy
+    absent = VendorLibrary(
+        names=("libno_such.so.1",),
+        purpose="library for collectives",
+        variable="DEVRT_ACCL",
+        remedy=NCCL.library.remedy,
     )
     with pytest.raises(BackendUnavailableError, match=r"libno_such\.so\.1 .*nvidia-nccl-cu13"):
-        absent.path()
+        absent.path("collectives")
     monkeypatch.setenv("DEVRT_CUDA_COLLECTIVES", str(tmp_path / "none.so"))
     with pytest.raises(DevrtError, match=r"cannot be loaded: .*none\.so") as error:
         devices[0].client.collectives()
@@ -342,7 +337,7 @@ def test_an_absent_library_says_what_to_install(devices, monkeypatch, tmp_path):
 
 def test_nccl_opens_and_has_every_function_without_a_gpu(devices, monkeypatch):
     try:
-        path = NCCL.path()
+        path = NCCL.library.path("collectives")
     except BackendUnavailableError:
         pytest.skip("NCCL is not installed (nvidia-nccl-cu13)")
     monkeypatch.setenv("DEVRT_CUDA_COLLECTIVES", path)

@@ -16,7 +16,7 @@ import pytest
 import devrt
 import gpu_library
 from devrt.errors import DeletedError, InvalidArgumentError, InvalidTypeError, NoInterfaceError
-from gpu_library import Driver, Stream, Tensor, allocate, simulated_platform
+from gpu_library import Stream, Tensor, allocate, simulated_platform
 
 COUNT = 1 << 20  # float32: more than the arena in front of the driver's pool takes
 BYTES = 4 * COUNT
@@ -27,14 +27,6 @@ OF_NUMBER = {"small": 1 << 10, "large": COUNT}
 def devices():
     with simulated_platform() as found:
         yield found
-
-
-@pytest.fixture
-def driver(devices):
-    found = Driver()
-    found.reports()
-    yield found
-    found.reports()
 
 
 class Foreign:

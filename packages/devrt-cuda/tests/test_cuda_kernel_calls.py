@@ -15,7 +15,6 @@ from devrt.native import include_dir
 from devrt.records import ClientContext
 from devrt_cuda._platform import PLATFORM
 from fake_gpu import COUNT, UNIT, build, pending, put, simulated_devices, text
-from gpu_library import Driver
 from support import shared_library
 
 pytestmark = pytest.mark.engine
@@ -29,20 +28,6 @@ def devices(tmp_path_factory):
     plugin = build(tmp_path_factory.mktemp("built"))
     with simulated_devices(plugin, tmp_path_factory.mktemp("modules")) as found:
         yield found
-
-
-@pytest.fixture
-def driver(devices):
-    found = Driver()
-    found.reports()
-    yield found
-    found.reports()
-
-
-@pytest.fixture
-def faults(monkeypatch):
-    monkeypatch.setenv("FAKE_GPU_FAULTS", "")
-    return lambda *names: monkeypatch.setenv("FAKE_GPU_FAULTS", " ".join(names))
 
 
 @pytest.fixture(scope="module")

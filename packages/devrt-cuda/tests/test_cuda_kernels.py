@@ -7,6 +7,7 @@ import pytest
 from devrt.compiling.cache import ExecutableCache
 from devrt.errors import BackendUnavailableError, InvalidArgumentError
 from devrt.native.kernel_compiler import KernelCompiler
+from devrt.native.wheel_libraries import VendorLibrary
 from devrt_cuda.kernels import NVRTC
 
 GOOD = """extern "C" __global__ void add(const float* x, float* y) {
@@ -61,8 +62,11 @@ def test_an_absent_compiler_says_what_to_install():
         prefix="acmertc",
         image="Code",
         architecture="--arch=",
-        libraries=("libacmertc.so.1",),
-        remedy="Install its wheel: pip install acmertc",
+        library=VendorLibrary(
+            names=("libacmertc.so.1",),
+            purpose="compiler for kernels",
+            remedy="Install its wheel: pip install acmertc",
+        ),
     )
     with pytest.raises(BackendUnavailableError, match=r"libacmertc\.so\.1 .* pip install acmertc"):
         absent.compile(GOOD, "acme1")

@@ -19,7 +19,7 @@ from devrt.errors import (
     InvalidTypeError,
 )
 from devrt_cuda.kernels import NVRTC
-from gpu_library import Driver, Stream, allocate, simulated_platform
+from gpu_library import Gated, simulated_platform
 from gpu_vendors import VENDORS
 from support import python, shared_library
 
@@ -55,31 +55,8 @@ def devices(vendor, kept):
 
 
 @pytest.fixture
-def driver(vendor, devices):
-    found = Driver(vendor.platform)
-    found.reports()
-    yield found
-    assert found.reports() == []
-
-
-@pytest.fixture
 def module(vendor, devices, image):
     return devices[0].client.compile(image.read_bytes(), format=vendor.image)
-
-
-class Foreign:
-    """An array of another library's, full of 0x01010101: not ready before its gate is opened."""
-
-    def __init__(self, driver):
-        self.stream = Stream(driver)
-        self.address = allocate(driver, 4 * COUNT)
-        self.gate = self.stream.gate()
-        self.stream.fill(self.address, 4 * COUNT)
-
-    @property
-    def __cuda_array_interface__(self):
-        return {"shape": (COUNT,), "typestr": "<i4", "data": (self.address, False), "version": 3,
-                "stream": self.stream.handle}  # fmt: skip
 
 
 def put(number, device):
@@ -106,7 +83,7 @@ def test_launches_and_copies_follow_one_another(driver, devices, module):
 
 def test_the_host_waits_for_nothing(driver, devices, module):
     add, y, nines = module["add"], put(2, devices[0]), np.full(COUNT, 9, np.int32)
-    foreign = Foreign(driver)
+    foreign = Gated(driver, COUNT)
     x = devrt.device_put(foreign, may_alias=True)
     (z,) = add(x, y, OUT, ONE, **SIZES)
     (last,) = add(z, y, OUT, ONE, **SIZES)

@@ -44,8 +44,10 @@ def test_arrays_are_exchanged():
 
 
 def test_an_absent_library_says_what_to_install(monkeypatch):
-    monkeypatch.delenv(RCCL.variable, raising=False)
-    if path := hardware.find_shared_library(*RCCL.libraries, folders=RCCL.system_folders):
+    monkeypatch.delenv(RCCL.library.variable, raising=False)
+    if path := hardware.find_shared_library(
+        *RCCL.library.names, folders=RCCL.library.system_folders
+    ):
         pytest.skip(f"RCCL is installed: {path}")
     with pytest.raises(BackendUnavailableError, match=r"librccl\.so\.1 .*ROCm's package rccl"):
-        RCCL.path()
+        RCCL.library.path("collectives")

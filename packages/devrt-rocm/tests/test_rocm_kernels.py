@@ -30,7 +30,10 @@ except InvalidArgumentError as error:
 
 
 def test_a_source_becomes_a_code_object_and_one_that_is_wrong_is_refused(tmp_path):
-    if hardware.find_shared_library(*HIPRTC.libraries, folders=HIPRTC.system_folders) is None:
+    if (
+        hardware.find_shared_library(*HIPRTC.library.names, folders=HIPRTC.library.system_folders)
+        is None
+    ):
         pytest.skip("hipRTC is not installed (ROCm's hip-runtime-amd, or Debian's libamdhip64-5)")
     # In a child: Debian's is the driver's library too, which the simulator stands in for here.
     made, *refusal = python(COMPILE, tmp_path, SOURCE).stdout.splitlines()

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from devrt.native.kernel_compiler import KernelCompiler
 from devrt.native.kernels import KernelFormats
+from devrt.native.wheel_libraries import VendorLibrary
 
 __all__ = ["FORMATS", "NVRTC"]
 
@@ -12,9 +13,12 @@ NVRTC = KernelCompiler(
     prefix="nvrtc",
     image="CUBIN",
     architecture="--gpu-architecture=",
-    libraries=("libnvrtc.so.13", "libnvrtc.so.12"),
-    folders=("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"),
-    remedy="Install its wheel: pip install nvidia-cuda-nvrtc",
+    library=VendorLibrary(
+        names=("libnvrtc.so.13", "libnvrtc.so.12"),
+        purpose="compiler for kernels",
+        folders=("nvidia/cu13/lib", "nvidia/cuda_nvrtc/lib"),
+        remedy="Install its wheel: pip install nvidia-cuda-nvrtc",
+    ),
     headers="cuda_fp16.h",
     header_folders=("nvidia/cu13/include", "nvidia/cuda_runtime/include"),
     header_variables=("CUDA_PATH", "CUDA_HOME"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from devrt.native.kernel_compiler import KernelCompiler
 from devrt.native.kernels import KernelFormats
+from devrt.native.wheel_libraries import VendorLibrary
 
 __all__ = ["FORMATS", "HIPRTC"]
 
@@ -12,10 +13,13 @@ HIPRTC = KernelCompiler(
     prefix="hiprtc",
     image="Code",
     architecture="--offload-arch=",
-    # Before ROCm 5.3, and so in Debian, the runtime's own library has the compiler.
-    libraries=("libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"),
-    system_folders=("opt/rocm/lib", "opt/rocm-*/lib"),
-    remedy="Install ROCm's package hip-runtime-amd, or Debian's libamdhip64-5.",
+    library=VendorLibrary(
+        # Before ROCm 5.3, and so in Debian, the runtime's own library has the compiler.
+        names=("libhiprtc.so.7", "libhiprtc.so.6", "libhiprtc.so.5", "libamdhip64.so.5"),
+        purpose="compiler for kernels",
+        system_folders=("opt/rocm/lib", "opt/rocm-*/lib"),
+        remedy="Install ROCm's package hip-runtime-amd, or Debian's libamdhip64-5.",
+    ),
 )
 """The compiler of HIP C++, of ROCm or of the system."""
 

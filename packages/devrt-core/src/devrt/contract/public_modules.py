@@ -45,6 +45,7 @@ PUBLIC_MODULES = (
     "devrt.native.kernel_compiler",
     "devrt.native.kernels",
     "devrt.native.nodes",
+    "devrt.native.wheel_libraries",
     "devrt.records",
     "devrt.testing.conformance",
     "devrt.topology",

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import importlib
 import operator
-import os
 from collections.abc import Callable, Iterable, Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -16,16 +15,11 @@ import numpy as np
 
 from devrt._support.record import record
 from devrt.contract import REDUCTIONS, Buffer, Collectives
-from devrt.errors import (
-    BackendUnavailableError,
-    DevrtError,
-    InvalidArgumentError,
-    InvalidTypeError,
-)
-from devrt.native.wheel_libraries import find_library
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
 
 if TYPE_CHECKING:
     from devrt.contract import Device
+    from devrt.native.wheel_libraries import VendorLibrary
 
 __all__ = ["CollectiveLibrary", "DeviceCollectives"]
 
@@ -38,45 +32,12 @@ class CollectiveLibrary:
     ----------
     prefix : str
         What the names of its functions begin with (``"accl"``).
-    libraries : tuple of str
-        Names of the library, the newest first.
-    folders : tuple of str
-        Folders of wheels that have it, below ``site-packages``.
-    system_folders : tuple of str
-        Patterns of folders where it may lie beside those that the loader searches.
-    variable : str
-        The environment variable that names another file.
-    remedy : str
-        What to do where it is absent.
+    library : VendorLibrary
+        Where it is.
     """
 
     prefix: str
-    libraries: tuple[str, ...]
-    variable: str
-    folders: tuple[str, ...] = ()
-    system_folders: tuple[str, ...] = ()
-    remedy: str = ""
-
-    def named(self) -> str:
-        """Return the file that the environment names; empty where it names none."""
-        return os.environ.get(self.variable, "")
-
-    def path(self) -> str:
-        """Return the path of the library.
-
-        Raises
-        ------
-        BackendUnavailableError
-            If there is none; the message says what to install.
-        """
-        if named := self.named():
-            return named
-        found = find_library(self.libraries, self.folders, self.system_folders)
-        if found is not None:
-            return str(found)
-        listed = " or ".join(self.libraries)
-        msg = f"there is no library for collectives: {listed} is not found. {self.remedy}"
-        raise BackendUnavailableError(msg, operation="collectives")
+    library: VendorLibrary
 
 
 class DeviceCollectives(Collectives):
@@ -277,15 +238,16 @@ def collectives_member(
         module, _, name = place.partition(":")
         library: CollectiveLibrary = getattr(importlib.import_module(module), name)
         chosen = self.local_devices() if devices is None else _own(self, devices)
-        is_real = bool(library.named()) or simulated_links(chosen) is None
-        path = library.path() if is_real else simulator
+        named = library.library.named()
+        is_real = bool(named) or simulated_links(chosen) is None
+        path = library.library.path("collectives") if is_real else simulator
         native = importlib.import_module(type(self).__module__)
         try:
             group = native._connect(chosen, path, library.prefix)
         except DevrtError as error:
-            if path != library.named():
+            if path != named:
                 raise
-            msg = f"{error.message} {library.variable} names it: correct that, or unset it."
+            msg = f"{error.message} {library.library.variable} names it: correct that, or unset it."
             raise type(error)(msg, code=error.code, **error.data) from None
         return DeviceCollectives(group, chosen)
 

@@ -12,11 +12,12 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
-from devrt.errors import BackendUnavailableError, InvalidArgumentError
-from devrt.native.wheel_libraries import find_library, wheel_folders
+from devrt.errors import InvalidArgumentError
+from devrt.native.wheel_libraries import wheel_folders
 
 if TYPE_CHECKING:
     from devrt.compiling.cache import ExecutableCache
+    from devrt.native.wheel_libraries import VendorLibrary
 
 __all__ = ["KernelCompiler"]
 
@@ -35,14 +36,8 @@ class KernelCompiler:
         What its functions call an image (``"Code"``).
     architecture : str
         The option that says what to compile for, up to the name (``"--arch="``).
-    libraries : tuple of str
-        Names of the library, the newest first.
-    folders : tuple of str
-        Folders of wheels that have it, below ``site-packages``.
-    system_folders : tuple of str
-        Patterns of folders where it may lie beside those that the loader searches.
-    remedy : str
-        What to do where it is absent.
+    library : VendorLibrary
+        Where it is.
     headers : str
         A header that a folder of the vendor's headers has; empty if the compiler needs none.
     header_folders : tuple of str
@@ -57,10 +52,7 @@ class KernelCompiler:
     prefix: str
     image: str
     architecture: str
-    libraries: tuple[str, ...]
-    folders: tuple[str, ...] = ()
-    system_folders: tuple[str, ...] = ()
-    remedy: str = ""
+    library: VendorLibrary
     headers: str = ""
     header_folders: tuple[str, ...] = ()
     header_variables: tuple[str, ...] = ()
@@ -210,12 +202,7 @@ class KernelCompiler:
 
 @functools.cache
 def _opened(compiler: KernelCompiler) -> ctypes.CDLL:
-    path = find_library(compiler.libraries, compiler.folders, compiler.system_folders)
-    if path is not None:
-        return ctypes.CDLL(str(path))
-    listed = " or ".join(compiler.libraries)
-    msg = f"there is no compiler for kernels: {listed} is not found. {compiler.remedy}"
-    raise BackendUnavailableError(msg, operation="compile")
+    return ctypes.CDLL(compiler.library.path("compile"))
 
 
 def _unpacked(kept: bytes) -> tuple[bytes, dict[str, str]]:
