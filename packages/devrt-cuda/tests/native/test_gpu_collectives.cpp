@@ -147,8 +147,23 @@ TEST_CASE(gpu_collectives_end_on_all_ranks_whenever_a_device_is_lost) {
     const std::vector<Ref<Buffer>> go_on = others.reduce(put_on(others, {1, 2}));
     for (const Ref<Buffer>& each : go_on) CHECK((read(*each) == std::vector<float>{3, 6}));
     client->close();
+    no_reports();
   }
   CHECK(lost >= 24);
+}
+
+TEST_CASE(gpu_collectives_of_a_device_that_was_lost_before_the_first_are_refused) {
+  const auto client = client_with("");
+  const Group all(*client, {0, 1, 2, 3});
+  const std::vector<Ref<Buffer>> values = put_on(all, {1, 2, 3});
+  for (const Ref<Buffer>& each : values) raise_if_error(each->ready().wait());
+  devrt_simulator_lose(2);
+  const Status status = harness::status_of([&] { (void)all.reduce(values); });
+  CHECK(!status.ok() && status.operation() == "all_reduce");
+  const Group others(*client, {0, 1, 3});
+  CHECK(read(*others.reduce(put_on(others, {2}))[0]) == std::vector<float>{6});
+  client->close();
+  no_reports();
 }
 
 TEST_CASE(gpu_collectives_that_fail_in_their_argument_fail_on_all_ranks) {

@@ -1,6 +1,8 @@
 // What work of a device does with memory, by its addresses.
 #pragma once
 
+#include <algorithm>
+#include <cstdint>
 #include <cstring>
 #include <deque>
 #include <string>
@@ -42,6 +44,18 @@ class KernelRun {
   void write(Address address, const void* from, std::size_t count) {
     const Machine::Lock memory(machine_.bytes_);
     std::memcpy(bytes(address, count, true), from, count);
+  }
+
+  /// Says that the work ends without having written what it was to write.
+  void leave(Address address, std::size_t count) {
+    AllocationRef found;
+    {
+      const Machine::Lock state(machine_.state_);
+      found = machine_.memory_.find(address);
+    }
+    if (!found || found->is_retired) return;
+    machine_.leave(*found, address - found->begin,
+                   std::min(address + count, found->end()) - found->begin);
   }
 
  private:

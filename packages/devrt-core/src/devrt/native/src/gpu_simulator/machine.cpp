@@ -136,9 +136,11 @@ int Machine::current_device() {
   return usable_device();
 }
 
-void Machine::check_health(int device) const {
-  const Code error = devices_[static_cast<std::size_t>(device)].error;
-  if (error != Code::kSuccess) throw Failure{error};
+void Machine::check_health(int device) {
+  const Device& found = devices_[static_cast<std::size_t>(device)];
+  // Of its own streams alone: what these waited for on other devices may still be under way.
+  if (found.error == Code::kDeviceLost) host_.join(found.own);
+  if (found.error != Code::kSuccess) throw Failure{found.error};
 }
 
 void Machine::synchronize_device() {

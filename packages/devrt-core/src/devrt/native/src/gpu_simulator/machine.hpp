@@ -32,6 +32,7 @@ struct Device {
   std::set<int> peers;        ///< whose memory it may reach
   Handle default_pool = 0;
   Clock past;  ///< what streams that were destroyed had been given
+  Clock own;   ///< how far its streams, all that there were, have been given work
 };
 
 struct PointerFacts {
@@ -142,7 +143,8 @@ class Machine : public std::enable_shared_from_this<Machine> {
   Handle new_handle() { return last_handle_ += 16; }
   [[noreturn]] void refuse_handle(const Call& call, Handle handle, const char* what);
   int usable_device();  // current_device(), under the lock
-  void check_health(int device) const;
+  /// Throws the error that a device keeps. A lost one does nothing more, and the host now knows.
+  void check_health(int device);
 
   MomentRef host_moment(const Call& call);
   MomentRef moment_on(const Call& call, Stream& stream);
@@ -172,6 +174,9 @@ class Machine : public std::enable_shared_from_this<Machine> {
                  const MomentRef& moment);
   void move(const Copy& copy, const AllocationRef& to, const AllocationRef& from,
             const MomentRef& moment);
+  /// Has reads of what a failed device was to write be no finding.
+  void leave(Allocation& allocation, std::size_t begin, std::size_t end);
+  void leave_rows(const Copy& copy, const AllocationRef& to);
   void note_read(Allocation& allocation, std::size_t begin, std::size_t end, const Moment& moment);
   void end_ranks();
   RankPart rank_part(const CollectivePart& given);

@@ -101,8 +101,12 @@ void Machine::copy(const Call& call, const Copy& copy, Handle stream_handle) {
     rows.from.pitch = copy.width;
     rows.from.slice = copy.width * copy.height;
   }
-  enqueue(stream, moment, std::move(waits),
-          [this, rows, to, from, moment, staged](Code) { move(rows, to, from, moment); });
+  enqueue(
+      stream, moment, std::move(waits),
+      [this, rows, to, from, moment, staged](Code error) {
+        error == Code::kSuccess ? move(rows, to, from, moment) : leave_rows(rows, to);
+      },
+      true);
   if (to) return;
   // Memory that is not pinned: the drivers return when the bytes are there.
   const Point end{stream, stream->submitted};
@@ -137,6 +141,19 @@ void Machine::move(const Copy& copy, const AllocationRef& to, const AllocationRe
   }
 }
 
+void Machine::leave(Allocation& allocation, std::size_t begin, std::size_t end) {
+  const Lock state(state_);
+  allocation.written.add(begin, end);
+}
+
+void Machine::leave_rows(const Copy& copy, const AllocationRef& to) {
+  if (!to || to->space != Space::kDevice) return;
+  const std::size_t begin = copy.to.address - to->begin;
+  for_each_row(copy, copy.to, [&](std::size_t offset) {
+    leave(*to, begin + offset, begin + offset + copy.width);
+  });
+}
+
 void Machine::note_read(Allocation& allocation, std::size_t begin, std::size_t end,
                         const Moment& moment) {
   if (!settings_.uninitialised || allocation.space != Space::kDevice) return;
@@ -158,12 +175,13 @@ void Machine::fill(const Call& call, Address address, int value, std::size_t byt
   const MomentRef moment = moment_on(call, *stream);
   const std::size_t begin = address - to->begin;
   note(*to, {begin, begin + bytes, true, moment});
-  enqueue(stream, moment, std::move(waits), [this, to, address, value, bytes](Code) {
+  const auto run = [this, to, address, value, bytes, begin](Code error) {
     const Lock memory(bytes_);
-    std::memset(to->at(address), value, bytes);
+    if (error == Code::kSuccess) std::memset(to->at(address), value, bytes);
     const Lock state(state_);
-    to->written.add(address - to->begin, address - to->begin + bytes);
-  });
+    to->written.add(begin, begin + bytes);
+  };
+  enqueue(stream, moment, std::move(waits), run, true);
 }
 
 }  // namespace devrt::gpu_simulator

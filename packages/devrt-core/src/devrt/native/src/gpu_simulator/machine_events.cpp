@@ -71,7 +71,6 @@ void Machine::synchronize_event(const Call& call, Handle handle) {
   const Event event = event_of(call, handle);
   // What waits for another device on a lost one may never end, and the driver does not wait for it.
   if (devices_[static_cast<std::size_t>(event.device)].error == Code::kDeviceLost) {
-    host_.join(event.clock);
     check_health(event.device);
   }
   if (event.point.stream) {

@@ -27,6 +27,16 @@ std::vector<std::vector<std::byte>> copy_parameters(const Launch& launch,
   return copies;
 }
 
+/// Says that a kernel that does not run writes nothing, wherever its parameters point.
+void leave_all(KernelRun memory, const std::vector<std::vector<std::byte>>& parameters) {
+  for (const auto& each : parameters) {
+    Address address = 0;
+    if (each.size() != sizeof(address)) continue;
+    std::memcpy(&address, each.data(), sizeof(address));
+    memory.leave(address, SIZE_MAX - address);
+  }
+}
+
 }  // namespace
 
 Handle Machine::load_module(const void* image) {
@@ -93,7 +103,11 @@ void Machine::launch(const Call& call, const Launch& launch, Handle handle, Hand
   ++running_kernels_;
   const auto run = [this, moment, launch, kernel = found->second,
                     parameters = std::move(parameters)](Code error) mutable {
-    if (error == Code::kSuccess) run_kernel(kernel, launch, parameters, moment);
+    if (error == Code::kSuccess) {
+      run_kernel(kernel, launch, parameters, moment);
+    } else {
+      leave_all(KernelRun(*this, moment->device, moment), parameters);
+    }
     const Lock state(state_);
     --running_kernels_;
   };

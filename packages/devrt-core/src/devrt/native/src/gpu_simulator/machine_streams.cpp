@@ -65,6 +65,7 @@ MomentRef Machine::moment_on(const Call& call, Stream& stream) {
   moment->actor = stream.actor;
   moment->time = stream.clock.at(stream.actor) + 1;
   stream.clock.raise(stream.actor, moment->time);
+  devices_[static_cast<std::size_t>(stream.device)].own.raise(stream.actor, moment->time);
   moment->clock = stream.clock;
   return moment;
 }

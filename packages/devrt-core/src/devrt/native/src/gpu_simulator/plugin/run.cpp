@@ -176,7 +176,8 @@ void Run::perform(std::size_t index, Code code, KernelRun& memory) noexcept {
     raise_if_error(code == Code::kSuccess ? Status() : status_of(code, kExecute));
     copy_in(shard, device, memory);
   });
-  if (meet()) attempt([&] { copy_out(shard, memory); });
+  if (meet()) return attempt([&] { copy_out(shard, memory); });
+  for (const Operand& output : shard.outputs) memory.leave(output.bytes->address(), output.size);
 }
 
 /// Does a part of the work, and keeps how it failed.
