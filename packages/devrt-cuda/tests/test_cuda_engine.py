@@ -18,9 +18,10 @@ import gpu_library
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.native import gpu_engine
 from devrt.records import ClientContext
+from devrt.xla_client import GpuAllocatorConfig
 from devrt_cuda._platform import PLATFORM
 from fake_gpu import COUNT, UNIT, build, pending, put, simulated_devices, text
-from gpu_library import Driver, Stream, Tensor, allocate
+from gpu_library import Stream, Tensor, allocate
 
 pytestmark = pytest.mark.engine
 
@@ -38,18 +39,11 @@ def devices(plugin, tmp_path_factory):
         yield found
 
 
-@pytest.fixture
-def driver(devices):
-    found = Driver()
-    found.reports()
-    yield found
-    found.reports()
-
-
-@pytest.fixture
-def faults(monkeypatch):
-    monkeypatch.setenv("FAKE_GPU_FAULTS", "")
-    return lambda *names: monkeypatch.setenv("FAKE_GPU_FAULTS", " ".join(names))
+def options_of(plugin):
+    """Return the options that the plugin's last client was made with."""
+    options = ctypes.CDLL(str(plugin[0])).fake_gpu_options
+    options.restype = ctypes.c_char_p
+    return options().decode()
 
 
 def call(name, devices, *arguments):
@@ -164,7 +158,8 @@ def test_a_donated_argument_that_is_shared_is_withheld(driver, devices, faults, 
     assert y.block_until_ready().unsafe_buffer_pointer() != shared.unsafe_buffer_pointer() or seized
     is_whole = np.asarray(shared)[0] == 2
     gate_of.block_until_ready()
-    assert (is_whole and driver.reports() == []) == (not seized)
+    reports = driver.reports()
+    assert (is_whole and reports == []) == (not seized)
 
 
 def test_one_that_must_be_taken_is_copied_where_it_is_shared(driver, devices, faults):
@@ -200,14 +195,38 @@ def test_traced_functions_run(driver, devices, faults):
 
 def test_the_plugin_shares_the_pool_which_keeps_what_is_freed(driver, devices, plugin, faults):
     call("add", devices, put(1, devices[0]), put(1, devices[0]))
-    options = ctypes.CDLL(str(plugin[0])).fake_gpu_options
-    options.restype = ctypes.c_char_p
-    assert options() == b"cuda_async as needed"
+    assert options_of(plugin) == "cuda_async as needed"
     for number in range(2):
         pool, threshold = ctypes.c_void_p(), ctypes.c_uint64()
         driver("cuDeviceGetDefaultMemPool", ctypes.byref(pool), ctypes.c_int(number))
         driver("cuMemPoolGetAttribute", pool, ctypes.c_int(4), ctypes.byref(threshold))
         assert threshold.value == KEEPS_ALL
+
+
+COLLECTIVES = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"
+
+
+@pytest.mark.parametrize(
+    ("options", "environ", "came"),
+    [
+        ({}, {}, ""),
+        ({"collective_memory_size": 3 << 30}, {COLLECTIVES: "5"}, f" collectives {3 << 30}"),
+        ({"allocator": GpuAllocatorConfig(collective_memory_size=7)}, {}, " collectives 7"),
+        ({}, {COLLECTIVES: "5"}, f" collectives {5 << 20}"),
+    ],
+)
+def test_the_plugin_is_told_the_memory_of_collectives(
+    devices, plugin, monkeypatch, options, environ, came
+):
+    for name, value in environ.items():
+        monkeypatch.setenv(name, value)
+    given = {"mock": True, "mock_num_gpus": 2} | options
+    client = PLATFORM.make_client(ClientContext(options=given))
+    try:
+        client.compile_and_load(text("add"))
+        assert options_of(plugin) == f"cuda_async as needed{came}"
+    finally:
+        client.close()
 
 
 def test_a_plugin_that_is_too_old_is_refused(devices, plugin, monkeypatch, tmp_path):

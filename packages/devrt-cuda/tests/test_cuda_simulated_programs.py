@@ -17,7 +17,7 @@ from devrt.compiling.library_hash import hash_of_library
 from devrt.native import gpu_engine
 from devrt.records import ClientContext
 from devrt_cuda._platform import PLATFORM
-from gpu_library import Driver, Stream, allocate
+from gpu_library import Gated, Stream, allocate, simulated_platform
 from support import xla_cpu_library
 
 pytestmark = pytest.mark.engine
@@ -29,43 +29,12 @@ UNIT = np.uint32(0x01010101).view(np.float32)  # what the other library's stream
 @pytest.fixture(scope="module")
 def devices():
     xla_cpu_library()
-    before = devrt.runtime.set_default_runtime(None)
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setenv("DEVRT_CUDA_MOCK", "2")  # as other tests of the process have it
-        patch.setenv("DEVRT_PLATFORMS", "cuda,cpu")
-        patch.setenv("DEVRT_ENABLE_COMPILATION_CACHE", "false")
-        patch.delenv("DEVRT_CUDA_ENGINE", raising=False)
-        with pytest.warns(devrt.errors.DevrtWarning, match="experimental"):
-            yield devrt.devices("cuda")
-        devrt.runtime.set_default_runtime(before).close()
-
-
-@pytest.fixture
-def driver(devices):
-    found = Driver()
-    found.reports()
-    yield found
-    found.reports()
+    with simulated_platform(DEVRT_ENABLE_COMPILATION_CACHE="false") as found:
+        yield found
 
 
 def put(value, device):
     return devrt.device_put(np.full(COUNT, value, np.float32), device).block_until_ready()
-
-
-class Units:
-    """Memory of another library on device 0, that its stream fills once a gate is opened."""
-
-    def __init__(self, driver, shows_stream=True):
-        self.stream = Stream(driver)
-        self.address = allocate(driver, 4 * COUNT)
-        self.gate = self.stream.gate()
-        self.stream.fill(self.address, 4 * COUNT)
-        self.shown = {"stream": self.stream.handle} if shows_stream else {}
-
-    @property
-    def __cuda_array_interface__(self):
-        return {"shape": (COUNT,), "typestr": "<f4", "data": (self.address, False), "version": 3,
-                **self.shown}  # fmt: skip
 
 
 def test_the_device_and_the_version_say_that_programs_are_simulated(devices):
@@ -78,7 +47,7 @@ def test_the_device_and_the_version_say_that_programs_are_simulated(devices):
 
 
 def test_a_program_waits_for_its_arguments_and_the_host_for_nothing(driver, devices):
-    units = Units(driver)
+    units = Gated(driver, COUNT, "<f4")
     x = devrt.device_put(units, may_alias=True)
     y = x + x
     z = y * 2
@@ -90,7 +59,7 @@ def test_a_program_waits_for_its_arguments_and_the_host_for_nothing(driver, devi
 
 
 def test_what_a_program_reads_without_an_order_is_reported(driver, devices):
-    units = Units(driver, shows_stream=False)
+    units = Gated(driver, COUNT, "<f4", shows_stream=False)
     y = devrt.device_put(units, may_alias=True) + 1
     y.block_until_ready()
     units.gate.set()
@@ -191,6 +160,53 @@ def test_compiled_programs_are_kept_on_disk_by_the_kind_of_device(devices, tmp_p
     assert compiled() == first
     monkeypatch.setattr(gpu_engine.GpuEngine, "machine", lambda self, client: ["another"])
     assert len(compiled()) == 2
+
+
+ORDER = """
+import devrt
+import numpy as np
+
+devices = devrt.devices("cuda")
+client = devices[0].client
+one = devrt.jit(lambda a: a + 1)
+for device in devices:
+    result = one(devrt.device_put(np.arange(3), device))
+    print(result.device.id, np.asarray(result).tolist())
+text = "func.func @main(%a: tensor<i32>) -> tensor<i32> { return %a : tensor<i32> }"
+program = client.deserialize_executable(client.compile_and_load(text, devices[2:]).serialize())
+print([device.id for device in program.local_devices()])
+mesh = devrt.make_mesh((3,), ("x",), devices=[devices[1], devices[2], devices[0]])
+ranks = devrt.shard_map(
+    lambda: devrt.lax.axis_index("x").reshape(1), mesh=mesh, in_specs=(), out_specs=devrt.P("x")
+)
+made = devrt.jit(ranks)()
+print([(shard.device.id, shard.data.tolist()) for shard in made.addressable_shards])
+"""
+
+
+def on_devices_that_are(listed):
+    environ = os.environ | {
+        "DEVRT_CUDA_MOCK": "3",
+        "DEVRT_GPU_SIMULATOR": f"plugin_devices={listed}",
+        "DEVRT_ENABLE_COMPILATION_CACHE": "false",
+    }
+    command = [sys.executable, "-W", "ignore", "-c", ORDER]
+    return subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+
+
+def test_devices_are_found_where_the_plugin_lists_them_in_another_order(devices):
+    ran = on_devices_that_are("reversed")
+    assert ran.stdout.splitlines() == [
+        *(f"{device} [1, 2, 3]" for device in range(3)),
+        "[2]",
+        "[(1, [0]), (2, [1]), (0, [2])]",
+    ], ran.stderr
+
+
+def test_a_plugin_with_devices_of_other_numbers_is_refused(devices):
+    ran = on_devices_that_are("others")
+    assert "devices are the driver's 1048576, 1048577, 1048578, and must be 0, 1, 2." in ran.stderr
+    assert ran.returncode == 1
 
 
 FAILURE = """

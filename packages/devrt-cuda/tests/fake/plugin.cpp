@@ -74,9 +74,13 @@ PJRT_Error* create(PJRT_Client_Create_Args* args) {
     }
     if (name == "allocator") options_seen += std::string(option.string_value, option.value_size);
     if (name == "preallocate") options_seen += option.bool_value ? " all" : " as needed";
+    if (name == "collective_memory_size" && option.type == PJRT_NamedValue_kInt64) {
+      options_seen += " collectives " + std::to_string(option.int64_value);
+    }
   }
   client->devices.resize(visible.size());
   for (std::size_t i = 0; i < visible.size(); ++i) {
+    client->devices[i].id = static_cast<int>(i);
     start(client->devices[i], visible[i]);
     client->pointers.push_back(&client->devices[i]);
     Handle pool = nullptr;  // shared, and to keep nothing
@@ -296,6 +300,14 @@ void fill_objects() {
   };
   table.PJRT_Device_LocalHardwareId = [](PJRT_Device_LocalHardwareId_Args* args) -> PJRT_Error* {
     args->local_hardware_id = args->device->ordinal;
+    return nullptr;
+  };
+  table.PJRT_Device_GetDescription = [](PJRT_Device_GetDescription_Args* args) -> PJRT_Error* {
+    args->device_description = reinterpret_cast<PJRT_DeviceDescription*>(args->device);
+    return nullptr;
+  };
+  table.PJRT_DeviceDescription_Id = [](PJRT_DeviceDescription_Id_Args* args) -> PJRT_Error* {
+    args->id = reinterpret_cast<PJRT_Device*>(args->device_description)->id;
     return nullptr;
   };
   table.PJRT_Client_CreateViewOfDeviceBuffer = &view;

@@ -121,6 +121,13 @@ class Engine(Generic[Found]):
         """Return what compiled programs depend on beside this host's processor."""
         return ()
 
+    def numbers(self, client: Any, library: Found) -> Mapping[int, int]:
+        """Return the compiler's numbers of this process's devices, by their ids.
+
+        They are their places in `local_devices`, unless the compiler says otherwise.
+        """
+        return {device: number for number, device in enumerate(_local_ids(client))}
+
     def check_compiled(self, source: Program, executable: Any) -> None:
         """Refuse a compiled program that the backend cannot run."""
 
@@ -224,8 +231,8 @@ class Engine(Generic[Found]):
         """
         operation = "deserialize_executable"
         given = CompileOptions.of({"compile_options": compile_options, **options})
-        ids = dict(enumerate(_local_ids(client)))
         library = self.opened(client)
+        ids = {number: device for device, number in self.numbers(client, library).items()}
         read = functools.partial(self._read, library=library.path, operation=operation)
         found, chosen = read_to_load(serialized, devices, given, read, ids)
         over = found.options
@@ -306,30 +313,31 @@ class Engine(Generic[Found]):
             raise InvalidArgumentError(msg, operation=operation)
         self.check_flags(library, options.env_option_overrides, operation)
         named = device_ids(client, devices, operation)
-        local = {device: number for number, device in enumerate(_local_ids(client))}
+        local = _local_ids(client)
         made = complete(options, program, named, operation)
         remedy = self.more_devices(made.device_count)
-        made = assign_devices(made, named, list(local), operation, remedy)
+        made = assign_devices(made, named, local, operation, remedy)
+        numbers = self.numbers(client, library)
         return made.replace(
             env_option_overrides={**self.flags(library, program), **options.env_option_overrides},
-            device_assignment=_engine_numbers(made.assignment(), local, operation),
+            device_assignment=_engine_numbers(made.assignment(), numbers, operation),
         )
 
 
 def _local_ids(client: Any) -> list[int]:
-    """Return the ids of this process's devices, in the order of the compiler's numbers."""
+    """Return the ids of this process's devices, in their order."""
     return [device.id for device in client.local_devices()]
 
 
 def _engine_numbers(
-    assignment: DeviceAssignment | None, local: Mapping[int, int], operation: str
+    assignment: DeviceAssignment | None, numbers: Mapping[int, int], operation: str
 ) -> DeviceAssignment | None:
     """Return an assignment by the engine's numbers: it knows the devices of this process only."""
     try:
-        return assignment and assignment.renumbered(local)
+        return assignment and assignment.renumbered(numbers)
     except KeyError as error:
         msg = (
             f"{operation} failed: device {error} is none of this process's. Use ids of "
-            f"client.local_devices(): {sorted(local)}."
+            f"client.local_devices(): {sorted(numbers)}."
         )
         raise InvalidArgumentError(msg, operation=operation) from None

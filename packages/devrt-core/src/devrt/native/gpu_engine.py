@@ -150,6 +150,12 @@ class GpuEngine(Engine[GpuLibrary]):
             return flags_of(library.quirks, program)
         return {**self._flags()}
 
+    def numbers(self, client: Any, library: GpuLibrary) -> Mapping[int, int]:
+        """Return the plugin's numbers of the client's devices, by their ids; opens the plugin."""
+        ids = [device.id for device in client.local_devices()]
+        with self.quiet(library):
+            return dict(zip(ids, self.native._engine_devices(client, library.path), strict=True))
+
     def machine(self, client: Any) -> Sequence[str]:
         """Return the kinds of the client's devices, for which the code is."""
         return [device.device_kind for device in client.local_devices()]

@@ -135,7 +135,7 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         raise InvalidArgumentError(msg, option="allocator")
     if "memory_fraction" in chosen:
         chosen["memory_fraction"] = float(chosen["memory_fraction"])
-    _check_size(chosen.pop("collective_memory_size", 0))  # whose library has its own memory
+    _check_size(chosen.get("collective_memory_size", 0))
     return chosen
 
 

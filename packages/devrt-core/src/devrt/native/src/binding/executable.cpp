@@ -354,11 +354,21 @@ nb::tuple identify_engine(const std::string& library) {
   return nb::make_tuple(api->minor_version(), to_tuple(stablehlo));
 }
 
+/// Returns the numbers that a library has for the devices of this process, and opens it for that.
+nb::object engine_devices(Client& client, const std::string& library) {
+  const auto numbers = std::make_shared<std::vector<std::int64_t>>();
+  call_apart([=, on = client.shared()] { *numbers = on->engine(library)->numbers(); });
+  return to_tuple(*numbers);
+}
+
 void bind_executable(nb::module_& module) {
   bind_token(module);
   bind_class(module);
   module.def("_identify_engine", &identify_engine, "library"_a,
              nb::sig("def _identify_engine(library: str) -> tuple[int, tuple[int, ...]]"));
+  module.def("_engine_devices", &engine_devices, "client"_a, "library"_a,
+             nb::sig("def _engine_devices(client: " DEVRT_CLASS_PREFIX
+                     "Client, library: str) -> tuple[int, ...]"));
   module.def("_compile", &compile, "client"_a, "library"_a, "program"_a, "format"_a, "options"_a,
              nb::sig("def _compile(client: " DEVRT_CLASS_PREFIX
                      "Client, library: str, program: bytes, format: str, "

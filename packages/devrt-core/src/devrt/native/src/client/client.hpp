@@ -14,6 +14,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/client_options.hpp"
 #include "client/device_backend.hpp"
 #include "client/nodes.hpp"
 #include "devrt/async/stream_queues.hpp"
@@ -82,56 +83,6 @@ struct Gathered {
   Dims shape;
   Dims start;
   std::span<const std::int64_t> order;  ///< the buffer's, which must outlive this
-};
-
-/// A memory kind that a plugin adds, with the allocator that it brings.
-struct AddedKind {
-  std::string kind;
-  std::shared_ptr<HostAllocator> allocator;
-};
-
-/// For which buffers to note where the program made them.
-enum class Traceback { kOff, kSampled, kAll };
-
-/// Returns 1 GiB, or a sixteenth of the physical memory where that is less.
-std::int64_t default_recycled_bytes() noexcept;
-
-/// Returns huge pages in an arena, which maps none before the first allocation.
-std::shared_ptr<HostAllocator> huge_page_arena();
-
-/// What a client is made with.
-struct ClientOptions {
-  bool asynchronous = true;
-  /// How many devices of this process are requested.
-  int num_devices = 1;
-  int node_id = 0;
-  int num_nodes = 1;
-  std::vector<AddedKind> added_kinds;
-  /// How many bytes of freed blocks to keep for reuse.
-  std::int64_t recycled_bytes = default_recycled_bytes();
-  /// How many bytes the buffers may take together, over all memories; 0 for all there are.
-  std::optional<std::int64_t> memory_limit;
-  Traceback traceback = Traceback::kSampled;
-  /// Calls a function that waits, without the locks of the language binding; null if it has none.
-  void (*wait_unlocked)(const std::function<void()>& wait) = nullptr;
-  /// Throws what the language binding's handlers of signals raise; null if it has none.
-  void (*check_signals)() = nullptr;
-  /// For how long a call waits for a device on which no execution ends.
-  std::chrono::milliseconds execution_timeout = std::chrono::minutes(10);
-  /// What the caller gave for the backend alone.
-  std::vector<pjrt::Option> backend_options;
-  /// The devices; null for those that `make_backend` makes.
-  std::shared_ptr<DeviceBackend> backend;
-
-  /// Returns one of the backend's options, if it was given as a `Value`.
-  template <class Value>
-  std::optional<Value> backend_option(std::string_view name) const {
-    for (const pjrt::Option& option : backend_options) {
-      const Value* value = option.name == name ? std::get_if<Value>(&option.value) : nullptr;
-      if (value) return *value;
-    }
-    return std::nullopt;
-  }
 };
 
 /// Where the memories that have one allocator get their blocks.
@@ -244,6 +195,7 @@ class Client {
 
   std::span<const std::unique_ptr<Device>> devices() const noexcept { return devices_; }
   std::span<const std::unique_ptr<Device>> local_devices() const noexcept;
+  const ClientOptions& options() const noexcept { return options_; }
   int process_index() const noexcept { return options_.node_id; }
   /// Keeps an object of the language binding with the client; null keeps none. Under its lock.
   void attach(void* object, ExternalOwner owner) noexcept {

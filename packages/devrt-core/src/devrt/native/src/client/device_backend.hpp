@@ -189,6 +189,8 @@ struct EnginePolicy {
   const char* ffi_platform = "Host";
   /// The options to make the plugin's client with.
   std::vector<pjrt::Option> (*options)(std::span<const DeviceFacts> devices) = nullptr;
+  /// Options of the client's that the plugin's gets as they are, where they were given.
+  std::span<const std::string_view> forwarded = {};
   /// Returns for each device which of the plugin's it is; null where the orders are the same.
   std::vector<std::size_t> (*order)(const pjrt::Client&, std::span<const DeviceFacts>) = nullptr;
   /// The last minor version of the C API whose plugins run shards that do not talk to each other

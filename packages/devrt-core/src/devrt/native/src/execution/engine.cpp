@@ -1,5 +1,7 @@
 #include "execution/engine.hpp"
 
+#include <algorithm>
+#include <iterator>
 #include <utility>
 
 #include "client/ending.hpp"
@@ -40,6 +42,10 @@ Ref<pjrt::Client> make_client(const std::string& library, const Client& owner) {
   const std::size_t num_devices = owner.local_devices().size();
   std::vector<pjrt::Option> options;
   if (policy.options) options = policy.options(facts_of(owner));
+  std::ranges::copy_if(
+      owner.options().backend_options, std::back_inserter(options), [&](const pjrt::Option& given) {
+        return std::ranges::find(policy.forwarded, given.name) != policy.forwarded.end();
+      });
   const std::shared_ptr<const pjrt::Api> api = load_engine(library);
   finish_before_exit();  // after the library's own handlers, so that it comes before them
   Ref<pjrt::Client> client = pjrt::Client::make(api, options);
@@ -80,6 +86,21 @@ Engine::Engine(const std::string& library, const Client& client)
       engine_of_(find_order(*client_, client)),
       local_of_(engine_of_.size()) {
   for (std::size_t i = 0; i < engine_of_.size(); ++i) local_of_[engine_of_[i]] = i;
+}
+
+std::vector<std::int64_t> Engine::numbers() const {
+  const pjrt::Api& api = client_->api();
+  std::vector<std::int64_t> found;
+  for (const std::size_t index : engine_of_) {
+    auto device = pjrt::make_args<PJRT_Device_GetDescription_Args>();
+    device.device = client_->devices()[index];
+    api.check<&PJRT_Api::PJRT_Device_GetDescription>(device);
+    auto described = pjrt::make_args<PJRT_DeviceDescription_Id_Args>();
+    described.device_description = device.device_description;
+    api.check<&PJRT_Api::PJRT_DeviceDescription_Id>(described);
+    found.push_back(described.id);
+  }
+  return found;
 }
 
 void Engine::close() {

@@ -6,6 +6,7 @@
 #include <memory>
 #include <string>
 #include <string_view>
+#include <vector>
 
 #include "client/client.hpp"
 #include "devrt/base/live_registry.hpp"
@@ -46,6 +47,8 @@ class Engine {
   }
   /// Returns which device of the client one of the engine's is.
   std::size_t local_of(std::size_t device) const noexcept { return local_of_[device]; }
+  /// Returns the number that the engine has for each device of the client: assignments have those.
+  std::vector<std::int64_t> numbers() const;
   StreamOrder& streams() noexcept { return streams_; }
 
   /// Waits for what is in flight and unloads every executable; takes no more from then on.

@@ -15,6 +15,9 @@ namespace {
 /// Of the C API. Older plugins may give up a view before the program that reads it has ended.
 constexpr int kOldestMinor = 115;
 constexpr std::string_view kArena = "bfc";
+/// How many bytes XLA takes at first for what its collectives exchange, which no other memory can
+/// be.
+constexpr std::string_view kForwarded[] = {"collective_memory_size"};
 
 /// Fills memory that a custom call was given, on the program's stream. The plugin has made the
 /// device current before it calls.
@@ -43,25 +46,40 @@ int hardware_id(const pjrt::Client& engine, PJRT_Device* device) {
   return args.local_hardware_id;
 }
 
-/// Returns that the plugin's devices are in the client's order, in which it was given their
-/// numbers. Throws INTERNAL where it says otherwise: programs name devices by their places.
+std::string listed(std::span<const int> numbers) {
+  std::string text;
+  for (const int number : numbers) text += (text.empty() ? "" : ", ") + std::to_string(number);
+  return text;
+}
+
+/// Returns where each of some numbers stands in a list; empty where one does not, or the list has
+/// another number.
+std::vector<std::size_t> find_places(std::span<const int> numbers, std::span<const int> list) {
+  if (!std::ranges::is_permutation(numbers, list)) return {};
+  std::vector<std::size_t> places;
+  for (const int number : numbers) {
+    places.push_back(static_cast<std::size_t>(std::ranges::find(list, number) - list.begin()));
+  }
+  return places;
+}
+
+/// Returns which of the plugin's devices each of the client's is, by the driver's numbers. Throws
+/// INTERNAL where the plugin has others: nothing then says which memory it would use.
 std::vector<std::size_t> find_order(const pjrt::Client& engine,
                                     std::span<const native::DeviceFacts> devices) {
-  std::vector<std::size_t> order;
+  std::vector<int> mine, visible, theirs;
   for (const native::DeviceFacts& device : devices) {
-    const int theirs = hardware_id(engine, engine.devices()[order.size()]);
-    // A plugin may count the visible ones, too.
-    if (theirs != device.local_hardware_id && theirs != static_cast<int>(order.size())) {
-      throw StatusError(Status(StatusCode::kInternal,
-                               "The plugin's device " + std::to_string(order.size()) +
-                                   " is the driver's " + std::to_string(theirs) + ", and must be " +
-                                   std::to_string(device.local_hardware_id) +
-                                   ". Install another version of it.")
-                            .during("compile_and_load"));
-    }
-    order.push_back(order.size());
+    visible.push_back(static_cast<int>(mine.size()));
+    mine.push_back(device.local_hardware_id);
   }
-  return order;
+  for (PJRT_Device* device : engine.devices()) theirs.push_back(hardware_id(engine, device));
+  std::vector<std::size_t> order = find_places(mine, theirs);
+  if (order.empty()) order = find_places(visible, theirs);  // it may count the visible ones
+  if (!order.empty()) return order;
+  throw StatusError(Status(StatusCode::kInternal,
+                           "The plugin's devices are the driver's " + listed(theirs) +
+                               ", and must be " + listed(mine) + ". Install another version of it.")
+                        .during("compile_and_load"));
 }
 
 }  // namespace
@@ -109,6 +127,7 @@ native::EnginePolicy engine_policy(const char* platform, const char* ffi_platfor
           .remedy = remedy,
           .ffi_platform = ffi_platform,
           .options = options,
+          .forwarded = kForwarded,
           .order = &find_order,
           .fill = &fill_on_stream,
           .donates_views = true};

@@ -22,6 +22,8 @@
  *   memory=BYTES     of each device (1 GiB, whatever the model has)
  *   seed=N delay=US  each operation waits up to so many microseconds (20), by the seed
  *   driver_version=N what the driver says; missing=FUNCTION: it lacks this one (repeat for more)
+ *   plugin_devices=reversed  the plugin has the devices from the last to the first; =others: it
+ *                    says numbers that are none of the driver's
  *   fail=FUNCTION:N:CODE  the N-th call fails, with a name of `settings.cpp` (repeat for more)
  *   oom=BYTES        allocations of this size or more fail
  *   lose=DEVICE:N    the device is lost at its N-th operation

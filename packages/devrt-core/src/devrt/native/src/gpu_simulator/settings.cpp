@@ -78,6 +78,9 @@ void add_failure(Settings& settings, std::string_view value) {
 
 void set(Settings& settings, std::string_view name, std::string_view value) {
   if (name == "model") return void(settings.model = value);
+  if (name == "plugin_devices" && (value == "reversed" || value == "others")) {
+    return void(settings.plugin_devices = value);
+  }
   if (name == "missing") return void(settings.missing.emplace(value));
   if (name == "fail") return add_failure(settings, value);
   if (name == "lose") {

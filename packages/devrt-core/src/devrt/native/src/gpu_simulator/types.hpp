@@ -87,8 +87,9 @@ struct Settings {
   bool links = true;
   std::size_t memory = std::size_t{1} << 30;  ///< of each device
   std::uint64_t seed = 0;
-  unsigned delay_us = 20;  ///< how long an operation waits at most, at random, before it runs
-  int driver_version = 0;  ///< 0: the library's own
+  unsigned delay_us = 20;      ///< how long an operation waits at most, at random, before it runs
+  int driver_version = 0;      ///< 0: the library's own
+  std::string plugin_devices;  ///< how the plugin lists them: "reversed", "others", or in order
   bool pools = true;
   bool uninitialised = true;   ///< whether reads of bytes that nothing wrote are reported
   bool wrong_contexts = true;  ///< whether calls that a current context refuses are reported

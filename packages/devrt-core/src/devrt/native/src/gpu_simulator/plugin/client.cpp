@@ -49,8 +49,17 @@ void start(PJRT_Device& device, bool has_arena) {
   });
 }
 
+/// Returns how a test wants the devices listed.
+std::string listing() {
+  std::string found;
+  call_driver("PJRT_Client_AddressableDevices",
+              [&](Machine& machine, const Call&) { found = machine.settings().plugin_devices; });
+  return found;
+}
+
 void create(PJRT_Client_Create_Args& args) {
-  const Options options = read_options(args);
+  Options options = read_options(args);
+  if (listing() == "reversed") std::ranges::reverse(options.devices);
   auto client = std::make_unique<PJRT_Client>();
   const std::vector<pjrt::Option> given = {
       {"cpu_device_count", static_cast<std::int64_t>(options.devices.size())}};
@@ -60,6 +69,7 @@ void create(PJRT_Client_Create_Args& args) {
   for (std::size_t i = 0; i < client->devices.size(); ++i) {
     PJRT_Device& device = client->devices[i];
     device.client = client.get();
+    device.description.id = static_cast<int>(i);
     device.number = static_cast<int>(options.devices[i]);
     start(device, options.has_arena);
     client->pointers.push_back(&device);
@@ -161,7 +171,16 @@ void fill_clients(PJRT_Api& table) {
     return nullptr;
   };
   table.PJRT_Device_LocalHardwareId = [](PJRT_Device_LocalHardwareId_Args* args) -> PJRT_Error* {
-    args->local_hardware_id = args->device->number;
+    constexpr int kOther = 1 << 20;
+    args->local_hardware_id = args->device->number + (listing() == "others" ? kOther : 0);
+    return nullptr;
+  };
+  table.PJRT_Device_GetDescription = [](PJRT_Device_GetDescription_Args* args) -> PJRT_Error* {
+    args->device_description = &args->device->description;
+    return nullptr;
+  };
+  table.PJRT_DeviceDescription_Id = [](PJRT_DeviceDescription_Id_Args* args) -> PJRT_Error* {
+    args->id = args->device_description->id;
     return nullptr;
   };
   table.PJRT_Client_CreateViewOfDeviceBuffer = [](PJRT_Client_CreateViewOfDeviceBuffer_Args* args) {

@@ -16,7 +16,12 @@
 #include "devrt/pjrt/engine/release.hpp"
 #include "gpu_simulator/plugin/calls.hpp"
 
+struct PJRT_DeviceDescription {
+  int id = 0;  // what assignments have, as the compiler's does
+};
+
 struct PJRT_Device {
+  PJRT_DeviceDescription description;
   PJRT_Client* client = nullptr;
   int number = 0;                             // the driver's
   devrt::gpu_simulator::Handle external = 0;  // the stream that waits for what views show
