@@ -215,7 +215,7 @@ COLLECTIVES = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"
         ({}, {COLLECTIVES: "5"}, f" collectives {5 << 20}"),
     ],
 )
-def test_the_plugin_is_told_the_memory_of_collectives(
+def test_the_plugin_is_given_the_memory_of_collectives(
     devices, plugin, monkeypatch, options, environ, came
 ):
     for name, value in environ.items():
