@@ -304,7 +304,8 @@ def simulator(session: nox.Session) -> None:
     """Run what the GPU simulator reports, and what it must not, over 1,000 seeds.
 
     Bugs planted in programs and in the client of GPUs are found under each; the same without them,
-    and the client's copies, launches, exchange and programs, are reported under none.
+    and the client's copies, launches, exchange and programs, are reported under none. Then every
+    level of the conformance kit, on the simulated devices of both vendors.
     """
     session.install("cmake>=3.24", "ninja")
     env = {
@@ -313,6 +314,11 @@ def simulator(session: nox.Session) -> None:
         "DEVRT_NATIVE_TIMEOUT": "7200",
     }
     session.run("tools/native_tests.sh", *(session.posargs or ["plain"]), env=env, external=True)
+    _install(session)
+    session.install("--no-deps", "-r", "requirements-plugins.txt")
+    for platform, devices in (("cuda", "2x2"), ("rocm", "2")):
+        of_mock = {f"DEVRT_{platform.upper()}_MOCK": devices}
+        session.run("devrt", "conform", f"{platform}@devrt-{platform}", env=of_mock)
 
 
 @nox.session(name="asan-python", python=PYTHONS[0])

@@ -7,26 +7,13 @@ import sys
 
 import pytest
 
-from devrt.testing.conformance import Status, conform
+from gpu_conformance import LEVELS, check_level
 from support import xla_cpu_library
-
-# Of the last, about one of forty runs failed in an assembly whose sources are deleted at once (two
-# elements were wrong), which is not explained yet.
-LEVELS = (
-    "load",
-    "transfer",
-    pytest.param("execute", marks=pytest.mark.engine),
-    *(pytest.param(name, marks=pytest.mark.stress) for name in ("memory", "shard")),
-)
 
 
 @pytest.mark.parametrize("level", LEVELS)
 def test_every_case_passes(monkeypatch, level):
-    monkeypatch.setenv("DEVRT_CUDA_MOCK", "2")
-    monkeypatch.delenv("TEST_LEAK_WARNINGS", raising=False)  # users do not set it, and forks differ
-    report = conform("cuda@devrt-cuda", level)
-    assert [f"{result.id}: {result.came}" for result in report.failures] == []
-    assert any(result.status is Status.PASSED for result in report.results)
+    check_level(monkeypatch, "cuda", level)
 
 
 PROGRAM = """
