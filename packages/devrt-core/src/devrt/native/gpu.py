@@ -68,6 +68,9 @@ class GpuPlatform:
     kernels : str
         Where the vendor's `devrt.native.kernels.KernelFormats` are, imported when a kernel is first
         compiled (``"devrt_acme.kernels:FORMATS"``). Empty for clients that run none.
+    collectives : str
+        Where the vendor's `devrt.native.collectives.CollectiveLibrary` is, imported when a group is
+        first made (``"devrt_acme.collectives:LIBRARY"``). Empty for clients that have none.
     """
 
     name: str
