@@ -67,6 +67,7 @@ class CudaDriver final : public Driver {
                   .minor = 76,
                   .integrated = 18,
                   .managed_memory = 83,
+                  .concurrent_managed = 89,
                   .memory_pools = 115,
                   .numa_node = 134,
                   .launch = {.threads_of_block = 1,

@@ -57,6 +57,8 @@ int attribute(const Machine& machine, int number, int device) {
       return model.minor;
     case 81:
       return model.shared_bytes_per_block + 1024;
+    case 89:
+      return machine.settings().managed;
     case 97:
       return model.shared_bytes_per_block;
     case 115:

@@ -13,7 +13,7 @@ from devrt.layout import Layout
 from gpu_library import Driver, simulated_platform
 from gpu_vendors import VENDORS
 
-KINDS = ("device", "pinned_host", "unpinned_host")
+KINDS = ("device", "pinned_host", "unpinned_host", "managed")
 DTYPES = (np.uint8, np.int16, np.float32, np.float64, np.complex128)
 COPIES = (
     "cuMemcpyHtoDAsync_v2",
@@ -144,8 +144,9 @@ def box_calls(driver):
 
 
 HERE, THERE = (0, "device"), (1, "device")
-PATHS = [(HERE, HERE), (HERE, THERE), (HERE, (0, "pinned_host")), ((0, "pinned_host"), HERE),
-         (HERE, (0, "unpinned_host")), ((0, "unpinned_host"), HERE)]  # fmt: skip
+PINNED, HEAP, MANAGED = (0, "pinned_host"), (0, "unpinned_host"), (1, "managed")
+PATHS = [(HERE, THERE), (HERE, HERE), (HERE, MANAGED), (MANAGED, HERE), (HERE, PINNED)]
+PATHS += [(PINNED, HERE), (HERE, HEAP), (HEAP, HERE)]
 
 
 @pytest.mark.parametrize(("source", "target"), PATHS)

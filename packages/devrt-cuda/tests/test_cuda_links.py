@@ -135,8 +135,8 @@ def test_top_shows_simulated_devices_of_which_nobody_reports_the_use():
     environ = {"DEVRT_CUDA_MOCK": "2"}
     found = json.loads(devrt("top", "--platform", "cuda", "--json", **environ).stdout)
     assert [row["id"] for row in found["devices"]] == [0, 1]
-    first = found["devices"][0]
-    assert first["memory"] == {"device": 0, "pinned_host": 0, "unpinned_host": 0}
+    first, kinds = found["devices"][0], ("device", "pinned_host", "unpinned_host", "managed")
+    assert first["memory"] == dict.fromkeys(kinds, 0)
     assert first["total"] == 1 << 30
     assert (first["used"], first["utilization"], first["processes"]) == (None, None, [])
     assert found["problems"] == {}

@@ -40,6 +40,7 @@ class HipDriver final : public Driver {
                   .minor = 61,
                   .integrated = 16,
                   .managed_memory = 24,
+                  .concurrent_managed = 9,
                   .memory_pools = 88,
                   .numa_node = -1,
                   .launch = {.threads_of_block = 56,

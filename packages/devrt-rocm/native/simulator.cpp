@@ -20,6 +20,8 @@ int attribute(const Machine& machine, int number, int device) {
       return 8;  // engines that copy
     case 5:
       return model.clock_khz;
+    case 9:
+      return machine.settings().managed;
     case 19:
       return model.l2_bytes;
     case 23:

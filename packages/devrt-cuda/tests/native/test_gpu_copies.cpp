@@ -7,7 +7,7 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr const char* kKinds[] = {"device", "pinned_host", "unpinned_host"};
+constexpr const char* kKinds[] = {"device", "pinned_host", "unpinned_host", "managed"};
 
 void copy_between_all(Client& client, std::size_t count) {
   const std::vector<float> values = counting(count);
@@ -76,6 +76,39 @@ TEST_CASE(gpu_copies_between_all_memories_by_every_allocator) {
       client->close();
       check_no_reports(std::string(allocator) + links);
     }
+  }
+}
+
+TEST_CASE(gpu_managed_memory_is_there_where_the_host_may_use_it_at_any_time) {
+  const auto kinds = [](const std::string& settings) {
+    const auto client = client_on(settings);
+    std::vector<std::string> found;
+    for (const auto& memory : client->local_devices()[1]->memories()) {
+      found.push_back(memory->kind());
+    }
+    client->close();
+    return found;
+  };
+  const std::vector<std::string> without{"device", "pinned_host", "unpinned_host"};
+  std::vector<std::string> with = without;
+  with.push_back("managed");
+  CHECK(kinds("devices=2") == with);
+  CHECK(kinds("devices=2 managed=0") == without);
+}
+
+TEST_CASE(gpu_kernels_use_managed_memory) {
+  for (int seed = 0; seed < seeds(5); ++seed) {
+    const auto client = client_on("devices=2 delay=100 seed=" + std::to_string(seed));
+    const auto function = kernel(*client, 1, "sum");
+    const std::vector<float> values = counting(300'000);
+    // The second is copied by the device: the launch begins behind the copy.
+    const Ref<Buffer> x = put(*client, memory_of(*client, 1, "managed"), values);
+    const Ref<Buffer> there = put(*client, memory_of(*client, 0), values);
+    const Ref<Buffer> y = client->copy(*there, memory_of(*client, 1, "managed"), false);
+    const std::vector<float> total = fetch(*client, *sum(*client, 1, function, *x, *y));
+    for (std::size_t i = 0; i < total.size(); ++i) CHECK(total[i] == 2 * values[i]);
+    client->close();
+    check_no_reports("seed " + std::to_string(seed));
   }
 }
 

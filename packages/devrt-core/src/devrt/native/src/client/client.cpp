@@ -96,11 +96,8 @@ std::shared_ptr<HostAllocator> huge_page_arena() {
 
 Memory::Memory(Device& device, const MemoryKind& kind, const MemorySource& source)
     : device_(device),
-      kind_(kind.kind),
-      space_(kind.space),
-      is_host_visible_(kind.is_host_visible),
+      own_(kind),
       alignment_(device.client().backend().alignment()),
-      dlpack_(kind.dlpack),
       source_(source.allocator),
       page_locked_(dynamic_cast<const PageLockedAllocator*>(&source_->upstream())),
       stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(kind.space), device.stats(),

@@ -96,13 +96,15 @@ class Memory {
  public:
   Memory(Device& device, const MemoryKind& kind, const MemorySource& source);
 
-  const std::string& kind() const noexcept { return kind_; }
+  const std::string& kind() const noexcept { return own_.kind; }
   /// Returns the address space: memories of one space may share storage.
-  int space() const noexcept { return space_; }
+  int space() const noexcept { return own_.space; }
   /// Returns whether the host reads and writes at the addresses of the storages.
-  bool is_host_visible() const noexcept { return is_host_visible_; }
+  bool is_host_visible() const noexcept { return own_.is_host_visible; }
+  /// Returns whether kernels of its device use those addresses.
+  bool is_for_kernels() const noexcept { return own_.is_for_kernels || !own_.is_host_visible; }
   std::size_t alignment() const noexcept { return alignment_; }
-  dlpack::Device dlpack_device() const noexcept { return dlpack_; }
+  dlpack::Device dlpack_device() const noexcept { return own_.dlpack; }
   Device& device() const noexcept { return device_; }
   Client& client() const noexcept;
   const MemoryStats& stats() const noexcept { return *stats_; }
@@ -131,11 +133,8 @@ class Memory {
   Ref<Storage> allocate(std::size_t bytes, bool waits_for_programs) const;
 
   Device& device_;
-  const std::string kind_;
-  const int space_;
-  const bool is_host_visible_;
+  const MemoryKind own_;
   const std::size_t alignment_;
-  const dlpack::Device dlpack_;
   const std::shared_ptr<RecyclingAllocator> source_;
   const PageLockedAllocator* const page_locked_;
   const std::shared_ptr<MemoryStats> stats_;

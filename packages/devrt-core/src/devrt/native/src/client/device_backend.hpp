@@ -44,6 +44,8 @@ struct MemoryKind {
   std::size_t smallest_recycled = RecyclingAllocator::kNever;
   /// How others see its buffers by DLPack.
   dlpack::Device dlpack{dlpack::kCpu, 0};
+  /// Whether kernels of its device use the addresses too, though the host does.
+  bool is_for_kernels = false;
 };
 
 /// What a device says of itself.

@@ -44,7 +44,7 @@ struct KernelWork {
 
 void check_argument(const Device& device, const Buffer& buffer, std::size_t number) {
   const Memory& memory = *buffer.memory();
-  if (&memory.device() == &device && !memory.is_host_visible()) return;
+  if (&memory.device() == &device && memory.is_for_kernels()) return;
   throw StatusError(Status(StatusCode::kInvalidArgument,
                            "launch failed: argument " + std::to_string(number) + " lies in " +
                                memory.kind() + " of " + memory.device().name() +

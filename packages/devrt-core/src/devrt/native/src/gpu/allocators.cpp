@@ -9,6 +9,7 @@ namespace devrt::gpu {
 namespace {
 
 constexpr unsigned kForAllContexts = 3;  // page-locked memory: portable, and mapped
+constexpr unsigned kForAllStreams = 1;   // managed memory: of any device
 /// What every allocation of a driver is aligned to.
 constexpr std::size_t kDriverAlignment = 256;
 
@@ -123,6 +124,31 @@ void* PlatformAllocator::allocate(std::size_t bytes, std::size_t) {
 }
 
 void PlatformAllocator::deallocate(void* data, std::size_t) noexcept {
+  if (device_->is_forked()) return;
+  const Current current(device_->driver(), device_->context());
+  (void)device_->status(device_->driver().call.free(data), "free");
+}
+
+bool ManagedAllocator::is_supported(const GpuDevice& device) noexcept {
+  const Driver& driver = device.driver();
+  const auto has = [&](int attribute) {
+    int value = 0;
+    (void)driver.call.device_attribute(&value, attribute, device.number());
+    return value > 0;
+  };
+  return has(driver.attributes.managed_memory) && has(driver.attributes.concurrent_managed);
+}
+
+void* ManagedAllocator::allocate(std::size_t bytes, std::size_t) {
+  if (device_->is_forked()) return nullptr;
+  const Current current(device_->driver(), device_->context());
+  device_->check(current.result(), "set_current");
+  void* data = nullptr;
+  const Result result = device_->driver().call.allocate_managed(&data, bytes, kForAllStreams);
+  return result_of(*device_, result, data, "allocate_managed");
+}
+
+void ManagedAllocator::deallocate(void* data, std::size_t) noexcept {
   if (device_->is_forked()) return;
   const Current current(device_->driver(), device_->context());
   (void)device_->status(device_->driver().call.free(data), "free");

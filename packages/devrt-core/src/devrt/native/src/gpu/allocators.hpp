@@ -49,6 +49,21 @@ class PlatformAllocator final : public HostAllocator {
   const std::shared_ptr<GpuDevice> device_;
 };
 
+/// Memory that the host and all devices use at one address; the driver moves its pages. To give it
+/// back makes the driver wait for the whole device.
+class ManagedAllocator final : public HostAllocator {
+ public:
+  explicit ManagedAllocator(std::shared_ptr<GpuDevice> device) : device_(std::move(device)) {}
+  /// Returns whether a device has such memory, and the host may use it while the device works.
+  static bool is_supported(const GpuDevice& device) noexcept;
+
+  void* allocate(std::size_t bytes, std::size_t alignment) override;
+  void deallocate(void* data, std::size_t bytes) noexcept override;
+
+ private:
+  const std::shared_ptr<GpuDevice> device_;
+};
+
 /// Memory of the host that the devices read and write by themselves. It comes from one of them,
 /// and from another once that is lost.
 class PinnedAllocator final : public HostAllocator {

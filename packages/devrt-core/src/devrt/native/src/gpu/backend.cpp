@@ -16,16 +16,12 @@ namespace devrt::gpu {
 
 namespace {
 
-using native::RegionCopy;
-
-constexpr int kPinnedSpace = 0;
-constexpr int kHeapSpace = 1;
-constexpr int kFirstSpace = 2;  // of the devices: each memory is apart from the others
 constexpr unsigned kCopyThreads = 4;
 constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
 constexpr std::size_t kSmallest = std::size_t{1} << 20;     // that a pool is given
 constexpr std::size_t kSmallRegion = std::size_t{8} << 20;  // of the arena in front of a pool
 constexpr std::size_t kBfcRegion = std::size_t{64} << 20;   // of memory that is an arena's
+constexpr std::size_t kManagedRegion = std::size_t{16} << 20;
 constexpr std::size_t kPinnedRegion = std::size_t{16} << 20;
 constexpr double kUsualFraction = 0.75;  // XLA's
 
@@ -58,6 +54,15 @@ GpuBackend::GpuBackend(const Driver& driver, Options options)
   staging_ = std::make_shared<ArenaAllocator>(
       pinned_, ArenaOptions{.region_bytes = kPinnedRegion, .keep_bytes = 4 * kPinnedRegion});
   for (const auto& device : devices_) memories_.push_back(make_allocator(device));
+  // A device's is used by all others.
+  if (std::ranges::all_of(
+          devices_, [](const auto& device) { return ManagedAllocator::is_supported(*device); })) {
+    for (const auto& device : devices_) {
+      managed_.push_back(std::make_shared<ArenaAllocator>(
+          std::make_shared<ManagedAllocator>(device),
+          ArenaOptions{.region_bytes = kManagedRegion, .keep_bytes = kManagedRegion}));
+    }
+  }
   open_peers();
 }
 
@@ -171,101 +176,16 @@ std::vector<native::DeviceFacts> GpuBackend::devices() {
          .smallest_recycled = kSmallestRecycled,
          .dlpack = host},
     };
+    if (!managed_.empty()) {
+      facts.memories.push_back({.kind = "managed",
+                                .space = kFirstSpace + static_cast<int>(devices_.size()) + local,
+                                .allocator = managed_[i],
+                                .dlpack = {driver_.dlpack.managed, devices_[i]->ordinal()},
+                                .is_for_kernels = true});
+    }
     found.push_back(std::move(facts));
   }
   return found;
-}
-
-bool GpuBackend::is_device(int space) const noexcept {
-  return space >= kFirstSpace && space < kFirstSpace + static_cast<int>(devices_.size());
-}
-
-bool GpuBackend::is_pageable(const RegionCopy& copy) const noexcept {
-  const bool is_read = !is_device(copy.from_space);
-  if (!is_read && is_device(copy.to_space)) return false;
-  if ((is_read ? copy.from_space : copy.to_space) == kPinnedSpace) return false;
-  const std::byte* address = is_read ? copy.from : copy.to;
-  return !pinned_->owns(address) && !driver_.is_page_locked(address);
-}
-
-Lane& GpuBackend::lane_of(const native::Queue& queue) {
-  const auto& device = devices_[queue.device];
-  Stream& stream = device->stream(queue.lane, queue.stream);
-  std::lock_guard lock(mutex_);
-  std::unique_ptr<Lane>& lane = lanes_[{queue.device, queue.lane, &stream}];
-  if (!lane) lane = std::make_unique<Lane>(device, stream, staging_, pool_);
-  return *lane;
-}
-
-ReadyEvent GpuBackend::copy(const native::Queue& queue, std::span<const RegionCopy> copies) {
-  Lane& lane = lane_of(queue);
-  const bool is_direct =
-      lane.thread().is_idle() &&
-      std::ranges::none_of(copies, [this](const RegionCopy& copy) { return is_pageable(copy); });
-  return is_direct ? start(queue, lane, copies, true) : start_in_thread(queue, lane, copies);
-}
-
-ReadyEvent GpuBackend::start_in_thread(const native::Queue& queue, Lane& lane,
-                                       std::span<const RegionCopy> copies) {
-  ReadyPromise promise;
-  ReadyEvent ended = promise.event();
-  lane.thread().enqueue([this, &lane, queue, promise = std::move(promise),
-                         work = std::vector(copies.begin(), copies.end())]() mutable {
-    try {
-      ReadyEvent last = start(queue, lane, work, false);
-      lane.finish();
-      last.on_ready(
-          [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
-    } catch (const StatusError& error) {
-      devices_[queue.device]->finish(lane.stream());
-      lane.forget();
-      promise.set(error.status());
-    }
-  });
-  return ended;
-}
-
-ReadyEvent GpuBackend::start(const native::Queue& queue, Lane& lane,
-                             std::span<const RegionCopy> copies, bool is_direct) {
-  return devices_[queue.device]->start(lane.stream(), [&] {
-    for (const RegionCopy& copy : copies) {
-      copy_boxes(queue, lane, copy, !is_direct && is_pageable(copy));
-    }
-  });
-}
-
-void GpuBackend::copy_boxes(const native::Queue& queue, Lane& lane, const RegionCopy& copy,
-                            bool in_chunks) const {
-  const GpuDevice& device = *devices_[queue.device];
-  const bool from_host = !is_device(copy.from_space), to_host = !is_device(copy.to_space);
-  const bool between = !from_host && !to_host && copy.from_space != copy.to_space;
-  const int other = copy.from_space - kFirstSpace == static_cast<int>(queue.device)
-                        ? copy.to_space
-                        : copy.from_space;
-  const bool reaches = !between || can_reach(queue.device, other);
-  for_each_box(copy, from_host, to_host, [&](const Box& box) {
-    if (in_chunks) return from_host ? lane.to_device(box) : lane.from_device(box);
-    if (!between || (reaches && !box.is_run())) {
-      return copy_box(device, box, lane.stream().handle());
-    }
-    for_each_part(box, box.width, [&](const Box& run) { copy_to_peer(device, lane, copy, run); });
-  });
-}
-
-void GpuBackend::copy_to_peer(const GpuDevice& device, Lane& lane, const RegionCopy& copy,
-                              const Box& box) const {
-  const auto context_of = [this](int space) {
-    return devices_[static_cast<std::size_t>(space - kFirstSpace)]->context();
-  };
-  const auto copy_now = [&] {
-    return driver_.copy_peer(box.to.data, context_of(copy.to_space), box.from.data,
-                             context_of(copy.from_space), box.width, lane.stream().handle());
-  };
-  device.check(device.call(copy_now), "copy");
-}
-
-bool GpuBackend::can_reach(std::size_t device, int space) const noexcept {
-  return std::ranges::find(peers_[device], space - kFirstSpace) != peers_[device].end();
 }
 
 bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
@@ -374,6 +294,7 @@ void GpuBackend::close() noexcept {
     pool_settings_.clear();
   }
   for (const auto& memory : memories_) memory->trim();
+  for (const auto& memory : managed_) memory->trim();
   staging_->trim();
 }
 

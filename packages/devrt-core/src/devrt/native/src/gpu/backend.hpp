@@ -52,6 +52,10 @@ class GpuBackend final : public native::DeviceBackend {
 
  private:
   static constexpr std::size_t kAlignment = 256;  // what XLA's GPUs ask of memory
+  static constexpr int kPinnedSpace = 0;
+  static constexpr int kHeapSpace = 1;
+  // Of the devices, each apart from the others; then of their managed memories.
+  static constexpr int kFirstSpace = 2;
 
   Lane& lane_of(const native::Queue& queue);
   void open_peers();
@@ -60,6 +64,7 @@ class GpuBackend final : public native::DeviceBackend {
                                          std::shared_ptr<HostAllocator> source);
   bool is_pageable(const native::RegionCopy& copy) const noexcept;
   bool is_device(int space) const noexcept;
+  bool is_managed(int space) const noexcept;
   /// Gives copies to a lane's stream; returns the event of their end. `is_direct` where the device
   /// reaches both sides of all.
   ReadyEvent start(const native::Queue& queue, Lane& lane,
@@ -78,6 +83,7 @@ class GpuBackend final : public native::DeviceBackend {
   std::vector<std::shared_ptr<GpuDevice>> devices_;
   std::vector<std::vector<std::int64_t>> peers_;
   std::vector<std::shared_ptr<HostAllocator>> memories_;
+  std::vector<std::shared_ptr<HostAllocator>> managed_;       // of each device, or empty
   std::vector<std::unique_ptr<PoolSettings>> pool_settings_;  // of devices whose pool it uses
   std::vector<std::size_t> limits_;                           // of each device; 0 for none
   std::shared_ptr<PinnedAllocator> pinned_;

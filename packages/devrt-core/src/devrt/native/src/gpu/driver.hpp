@@ -154,6 +154,7 @@ struct AttributeNumbers {
   int minor;
   int integrated;
   int managed_memory;
+  int concurrent_managed;  ///< the host may use it while the device works
   int memory_pools;
   int numa_node;
   LaunchNumbers launch;

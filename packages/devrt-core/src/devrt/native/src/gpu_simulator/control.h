@@ -19,6 +19,7 @@
  *   model=KEY        the kind of device (the library has a table of a few)
  *   devices=N        how many (1); group=N: only devices of a group of N have links to each other
  *   links=0          no device has a link; pools=0: no memory pools
+ *   managed=0        the host may not use managed memory while a device works
  *   memory=BYTES     of each device (1 GiB, whatever the model has)
  *   seed=N delay=US  each operation waits up to so many microseconds (20), by the seed
  *   driver_version=N what the driver says; missing=FUNCTION: it lacks this one (repeat for more)

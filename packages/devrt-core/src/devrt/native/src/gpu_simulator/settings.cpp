@@ -98,6 +98,7 @@ void set(Settings& settings, std::string_view name, std::string_view value) {
   if (name == "driver_version") return void(settings.driver_version = given);
   if (name == "links") return void(settings.links = given);
   if (name == "pools") return void(settings.pools = given);
+  if (name == "managed") return void(settings.managed = given);
   if (name == "uninitialised") return void(settings.uninitialised = given);
   if (name == "wrong_contexts") return void(settings.wrong_contexts = given);
   if (name == "print") return void(settings.print = given);

@@ -91,6 +91,7 @@ struct Settings {
   int driver_version = 0;      ///< 0: the library's own
   std::string plugin_devices;  ///< how the plugin lists them: "reversed", "others", or in order
   bool pools = true;
+  bool managed = true;         ///< whether the host may use managed memory while a device works
   bool uninitialised = true;   ///< whether reads of bytes that nothing wrote are reported
   bool wrong_contexts = true;  ///< whether calls that a current context refuses are reported
   bool print = false;          ///< reports go to the standard error stream as well
