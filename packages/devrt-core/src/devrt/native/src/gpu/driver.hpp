@@ -293,13 +293,14 @@ class Current {
  public:
   enum When {
     kAlways,
-    /// Not where this thread had the context last: for calls that `GpuDevice::call` makes, since
-    /// others may have changed it.
+    /// Not within another one of it; nor where this thread had the context last, which is for calls
+    /// that `GpuDevice::call` makes, since others may have changed it.
     kUnlessKnown
   };
 
   Current(const Driver& driver, Context context, When when = kAlways) noexcept : driver_(driver) {
-    if (when == kUnlessKnown && driver.names_contexts && known_ == context) return;
+    const bool is_known = held_ == context || (driver.names_contexts && known_ == context);
+    if (when == kUnlessKnown && is_known) return;
     result_ = driver_.get_current(&before_);
     if (result_ != kSuccess) return;  // what was there could not be made current again
     if (before_ != context) {
@@ -308,10 +309,12 @@ class Current {
       is_changed_ = result_ == kSuccess && before_ != 0;
     }
     known_ = result_ == kSuccess ? context : 0;
+    if (result_ == kSuccess) held_ = context;
   }
   Current(const Current&) = delete;
   Current& operator=(const Current&) = delete;
   ~Current() {
+    held_ = outer_;
     if (!is_changed_) return;
     (void)driver_.set_current(before_);
     known_ = before_;
@@ -323,6 +326,9 @@ class Current {
   Context before_ = 0;
   Result result_ = kSuccess;
   bool is_changed_ = false;
+  const Context outer_ = held_;
+  /// What the innermost of these in the thread has made current; -1 for none.
+  static inline constinit thread_local Context held_ = -1;
   /// What the thread had last, as far as it is known here.
   static inline constinit thread_local Context known_ = 0;
 };
