@@ -187,6 +187,13 @@ def test_a_journal_is_read_as_far_as_it_goes_and_belongs_to_one(tmp_path, monkey
     with pytest.raises(InvalidArgumentError, match="cannot be written"):
         Journal(str(tmp_path / "none" / "journal"))
     make = xla_client.get_distributed_runtime_service
+    for text in ("print('a script')", '{"other": 1}\n', "[]", "5"):
+        (tmp_path / "other").write_text(text)
+        with pytest.raises(InvalidArgumentError, match="no journal"):
+            make("localhost:0", 1, journal=str(tmp_path / "other"))
+        assert (tmp_path / "other").read_text() == text
+    (tmp_path / "torn").write_text('{"serv')
+    make("localhost:0", 1, journal=str(tmp_path / "torn")).shutdown()
     with pytest.raises(InvalidArgumentError, match="host:port"):
         make("etcd://localhost:1/job", 1, journal=str(path))
     with make("localhost:0", 1, journal=str(path)):

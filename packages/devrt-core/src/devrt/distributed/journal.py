@@ -17,6 +17,7 @@ from devrt.errors import InvalidArgumentError, StatusCode
 __all__ = ["Journal"]
 
 _GROWTH = 64 << 20
+_BEGIN = b'{"service": '
 
 
 class Journal:
@@ -106,11 +107,16 @@ class Journal:
             raise refused(StatusCode.ALREADY_EXISTS, words) from error
 
     def _read(self) -> None:
-        for line in self._path.read_bytes().split(b"\n"):
+        data = self._path.read_bytes()
+        if data and not data.startswith(_BEGIN[: len(data)]):
+            self._file.close()
+            msg = f"{str(self._path)!r} is another file, and no journal. Give another path."
+            raise InvalidArgumentError(msg, path=str(self._path))
+        for line in data.split(b"\n"):
             try:
                 self._take(json.loads(line))
-            except ValueError:  # the last, where the service died while it wrote
-                continue
+            except (ValueError, TypeError, KeyError):
+                continue  # the last, where the service died while it wrote
 
     def _take(self, row: dict[str, Any]) -> None:
         if "service" in row:
