@@ -147,6 +147,23 @@ def test_a_flood_of_registrations_takes_nothing(job):
     assert refused["ALREADY_EXISTS"] + refused["INVALID_ARGUMENT"] == 1000
 
 
+def test_connections_that_say_nothing_keep_nobody_out(job):
+    """More of them than files that the service may have open: those of the job's go on."""
+    service, client = job
+    address = ("localhost", direct_port(client))
+    taken = []
+    try:
+        for _ in range(600):
+            taken.append(socket.create_connection(address, 20))
+        together(lambda n: client.key_value_set(f"of{n}", ""), range(8), timeout=60)
+        assert len(client.key_value_dir_get("")) == 8
+        assert len(service._direct._open) <= 256 + 16
+        assert service.status()["refused"]["UNAUTHENTICATED"] >= 600 - 256
+    finally:
+        for one in taken:
+            one.close()
+
+
 def test_one_process_may_keep_so_much_and_call_so_often():
     make = xla_client.get_distributed_runtime_service
     bounds = Bounds(process_bytes=1000, calls_per_second=50, key_bytes=20)

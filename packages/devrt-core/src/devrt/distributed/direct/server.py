@@ -20,6 +20,7 @@ __all__ = ["DirectServer"]
 _OK = 0
 _TOKEN_BYTES = 8192
 _ADMISSION_SECONDS = 10.0
+_UNADMITTED = 256  # connections at a time: a client sends its first message at once
 
 
 class DirectServer:
@@ -52,9 +53,10 @@ class DirectServer:
         ]
         self._token = token.encode()
         self._message_bytes = message_bytes
-        self._connections = connections
+        self._connections = min(connections, _descriptors() // 2)
         self._refuse = refuse
         self._open: set[_Connection] = set()
+        self._unadmitted: dict[_Connection, None] = {}  # the oldest first
         self._server: asyncio.Server | None = None
 
     async def start(self, host: str) -> int:
@@ -72,14 +74,22 @@ class DirectServer:
 
     def opened(self, connection: _Connection) -> bool:
         """Take a connection in, unless there are too many."""
+        if len(self._unadmitted) >= max(1, min(_UNADMITTED, self._connections // 2)):
+            next(iter(self._unadmitted)).end_unadmitted()
         if len(self._open) >= self._connections:
             return False
         self._open.add(connection)
+        self._unadmitted[connection] = None
         return True
+
+    def admitted(self, connection: _Connection) -> None:
+        """Note that a connection has shown the token."""
+        self._unadmitted.pop(connection, None)
 
     def closed(self, connection: _Connection) -> None:
         """Forget a connection."""
         self._open.discard(connection)
+        self._unadmitted.pop(connection, None)
 
     def check_hello(self, payload: bytes) -> None:
         """Refuse a first message without the token, or of another version."""
@@ -124,7 +134,7 @@ class _Connection(asyncio.Protocol):
             transport.close()
             return
         loop = asyncio.get_running_loop()
-        self._admission = loop.call_later(_ADMISSION_SECONDS, self._end_unadmitted)
+        self._admission = loop.call_later(_ADMISSION_SECONDS, self.end_unadmitted)
 
     def connection_lost(self, exc: Exception | None) -> None:
         self._server.closed(self)
@@ -147,7 +157,7 @@ class _Connection(asyncio.Protocol):
             return
         size, number = HEADER.unpack_from(self._bytes)
         if not self._is_admitted and (number != HELLO or size > _TOKEN_BYTES):
-            self._end_unadmitted()
+            self.end_unadmitted()
             return
         if self._server.is_too_long(size):
             self._to_skip = HEADER.size + size - len(self._bytes)
@@ -169,8 +179,9 @@ class _Connection(asyncio.Protocol):
         else:
             self._task = asyncio.get_running_loop().create_task(self._answer(number, payload))
 
-    def _end_unadmitted(self) -> None:
+    def end_unadmitted(self) -> None:
         """End a connection that is no client's: it did not begin as one, or not soon enough."""
+        self._server.closed(self)
         if not self._is_admitted and not self._transport.is_closing():
             words = "a connection did not begin with the job's token."
             self._server.refusal(refused(StatusCode.UNAUTHENTICATED, words))
@@ -191,6 +202,7 @@ class _Connection(asyncio.Protocol):
             self._transport.close()
             return
         self._is_admitted = True
+        self._server.admitted(self)
         if self._bytes:
             self.data_received(b"")
 
@@ -200,3 +212,13 @@ class _Connection(asyncio.Protocol):
         finally:
             self._task = None
         self._transport.write(response)
+
+
+def _descriptors() -> int:
+    """Return how many files this process may have open."""
+    try:
+        import resource  # not on every system
+    except ImportError:
+        return 1 << 20
+    limit = resource.getrlimit(resource.RLIMIT_NOFILE)[0]
+    return 1 << 20 if limit == resource.RLIM_INFINITY else limit
