@@ -15,8 +15,8 @@ from typing import Any
 
 import numpy as np
 
-_LEAST, _MOST = 3, 200
-_BYTES = 256 << 20  # of all calls of one size, between those bounds
+_LEAST, _MOST = 3, 100
+_BYTES = 64 << 20  # of all calls of one size, between those bounds
 
 
 def main() -> None:
