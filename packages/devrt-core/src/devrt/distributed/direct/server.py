@@ -181,8 +181,8 @@ class _Connection(asyncio.Protocol):
 
     def end_unadmitted(self) -> None:
         """End a connection that is no client's: it did not begin as one, or not soon enough."""
-        self._server.closed(self)
         if not self._is_admitted and not self._transport.is_closing():
+            self._server.closed(self)
             words = "a connection did not begin with the job's token."
             self._server.refusal(refused(StatusCode.UNAUTHENTICATED, words))
             self._transport.close()
