@@ -35,6 +35,7 @@ class Driver:
         self._library = ctypes.CDLL(os.path.join(folder, f"libdevrt_{platform}_simulator.so"))
         self._library.devrt_simulator_reports.restype = ctypes.c_char_p
         self._library.devrt_simulator_count.restype = ctypes.c_ulonglong
+        self._library.devrt_simulator_calls_here.restype = ctypes.c_ulonglong
 
     def __call__(self, function: str, *arguments: Any) -> None:
         # Addresses and handles are wider than what ctypes takes a number for.
@@ -57,6 +58,10 @@ class Driver:
 
     def calls(self, function: str = "") -> int:
         return int(self._library.devrt_simulator_count(self._named(function).encode()))
+
+    def calls_here(self) -> int:
+        """Return how many calls this thread has made: others release what earlier tests left."""
+        return int(self._library.devrt_simulator_calls_here())
 
     def modules(self) -> int:
         """Return how many modules are loaded."""

@@ -7,6 +7,7 @@
  *                              `clear` is not 0.
  *   devrt_simulator_count      how often a function of the driver was called since then, by its
  *                              exported name; of all for "".
+ *   devrt_simulator_calls_here how many calls this thread has made in all.
  *   devrt_simulator_living     what is not released: "device=0 managed=0 pinned=0 registered=0
  *                              streams=0 events=0 modules=0 communicators=0 contexts=0".
  *   devrt_simulator_lose       a device is lost now.
@@ -43,6 +44,7 @@ __attribute__((visibility("default"))) const char* devrt_simulator_configure(con
 __attribute__((visibility("default"))) const char* devrt_simulator_reports(int clear);
 __attribute__((visibility("default"))) unsigned long long devrt_simulator_count(
     const char* function);
+__attribute__((visibility("default"))) unsigned long long devrt_simulator_calls_here(void);
 __attribute__((visibility("default"))) const char* devrt_simulator_living(void);
 __attribute__((visibility("default"))) void devrt_simulator_lose(int device);
 __attribute__((visibility("default"))) void devrt_simulator_compile_with(const char* library);

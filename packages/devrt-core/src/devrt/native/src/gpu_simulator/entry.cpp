@@ -42,6 +42,8 @@ Simulator& simulator() {
   return *only;
 }
 
+thread_local std::uint64_t calls_here = 0;
+
 /// Counts a call, and returns how the settings want it to fail.
 Code begin(const char* function, Call& call) {
   Simulator& all = simulator();
@@ -49,6 +51,7 @@ Code begin(const char* function, Call& call) {
   if (all.fork.is_child()) return Code::kNotInitialized;
   const std::lock_guard lock(all.lock);
   call = {function, ++all.calls};
+  ++calls_here;
   const std::uint64_t count = ++all.counts[function];
   const auto [first, last] = all.settings.failures.equal_range(function);
   for (auto each = first; each != last; ++each) {
@@ -198,6 +201,8 @@ unsigned long long devrt_simulator_count(const char* function) {
   for (const auto& [name, count] : counts) all += count;
   return all;
 }
+
+unsigned long long devrt_simulator_calls_here() { return calls_here; }
 
 const char* devrt_simulator_living() {
   const auto now = any_machine();
