@@ -249,6 +249,7 @@ def test_without_a_plugin_the_errors_name_what_to_install(devices, monkeypatch):
         found.cache_clear()
     x = devrt.device_put(np.arange(3), devices[0])
     assert not x.device.client.capabilities.donation
+    assert x.device.client.capabilities.formats == x.device.client.program_formats == ()
     with pytest.raises(UnimplementedError, match=r"simulated cuda devices.*devrt-cpu\[xla\]"):
         x.device.client.compile_and_load(text("add"))
     with pytest.raises(UnimplementedError, match=r"jax-cuda13-pjrt.*devrt-cuda\[xla\]"):

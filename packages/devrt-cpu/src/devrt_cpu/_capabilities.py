@@ -25,13 +25,14 @@ def remember_as_synchronous(client: CpuClient) -> None:
 def capabilities(self: CpuClient) -> devrt.contract.Capabilities:
     """Return what can be counted on; see `devrt.contract.Capabilities`."""
     from devrt.contract import Capabilities
+    from devrt.native.engines import formats_of
 
     compiles = _compiles(self)
     return Capabilities(
         dlpack=True,
         asynchronous=compiles or self not in _synchronous,
         donation=compiles,
-        formats=self.program_formats if compiles else (),
+        formats=formats_of(self) if compiles else (),
         layouts=True,
         streams=False,
         collectives=compiles,

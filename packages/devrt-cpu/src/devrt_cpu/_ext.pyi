@@ -149,9 +149,6 @@ class CpuClient:
     @property
     def runtime_type(self) -> str: ...
 
-    @property
-    def program_formats(self) -> tuple[str, ...]: ...
-
     def process_index(self) -> int: ...
 
     def host_id(self) -> int: ...
@@ -271,6 +268,12 @@ class CpuClient:
     @property
     def capabilities(self: CpuClient) -> devrt.contract.Capabilities:
         """Return what can be counted on; see `devrt.contract.Capabilities`."""
+
+    @property
+    def program_formats(self: CpuClient) -> tuple[str, ...]:
+        """
+        Return the formats that `compile_and_load` takes, here and now; none without a compiler.
+        """
 
 def make_cpu_client(asynchronous: bool = True, num_devices: int = 1, node_id: int = 0, num_nodes: int = 1, memory_kinds: Sequence[Any] = (), recycled_bytes: int | None = None, memory_limit_bytes: int | None = None, traceback_in_buffers: str = 'sampled', exchange: Callable[..., Any] | None = None, distributed_client: Any = None, execution_timeout: float = 600.0) -> CpuClient:
     """Make a client; see `devrt_cpu.make_cpu_client`."""

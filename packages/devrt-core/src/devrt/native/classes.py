@@ -53,6 +53,7 @@ def register(
     client = getattr(native, f"{prefix}Client")
     _add_methods(native, prefix, compiles=bool(engine))
     client.capabilities = property(_of_module(capabilities or _capabilities, module, prefix))
+    client.program_formats = property(_of_module(program_formats, module, prefix))
     if engine:
         engines.remember_engine(client, engine)
     for name in ("Client", "Device", "Memory", "Buffer", "LoadedExecutable"):
@@ -97,5 +98,12 @@ def _of_module(function: Callable[..., Any], module: str, prefix: str) -> Any:
 def _capabilities(self: _Client) -> Capabilities:
     """Return what can be counted on; see `devrt.contract.Capabilities`."""
     from devrt.contract import Capabilities
+    from devrt.native.engines import formats_of
 
-    return Capabilities.of(self, asynchronous=True, layouts=True)
+    return Capabilities.of(self, asynchronous=True, layouts=True, formats=formats_of(self))
+
+
+def program_formats(self: _Client) -> tuple[str, ...]:
+    """Return the formats that `compile_and_load` takes, here and now; none without a compiler."""
+    formats: tuple[str, ...] = self.capabilities.formats
+    return formats

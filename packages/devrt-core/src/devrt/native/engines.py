@@ -17,6 +17,7 @@ if TYPE_CHECKING:
 __all__ = [
     "cache_of",
     "engine_of",
+    "formats_of",
     "platform_version",
     "remember_cache",
     "remember_engine",
@@ -47,6 +48,11 @@ def engine_of(client: Any) -> Engine[Any]:
     module, _, name = place.partition(":")
     found: Engine[Any] = getattr(importlib.import_module(module), name)
     return found
+
+
+def formats_of(client: Any) -> tuple[str, ...]:
+    """Return the program formats that a client's engine compiles; none where it has no engine."""
+    return ("stablehlo",) if type(client) in _engines else ()
 
 
 def remember_cache(client: Any, options: Mapping[str, Any]) -> None:

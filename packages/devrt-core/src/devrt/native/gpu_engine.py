@@ -263,7 +263,7 @@ def describe(vendor: GpuPlatform, *, is_simulated: bool = False) -> str:
 def capabilities(self: Any) -> Capabilities:
     """Return what can be counted on; see `devrt.contract.Capabilities`."""
     from devrt.contract import Capabilities
-    from devrt.native.engines import engine_of
+    from devrt.native.engines import engine_of, formats_of
 
     try:
         engine_of(self).library(self)
@@ -272,5 +272,11 @@ def capabilities(self: Any) -> Capabilities:
             self, asynchronous=True, layouts=True, formats=(), custom_calls=False
         )
     return Capabilities.of(
-        self, asynchronous=True, layouts=True, donation=True, collectives=True, custom_calls=True
+        self,
+        asynchronous=True,
+        layouts=True,
+        donation=True,
+        formats=formats_of(self),
+        collectives=True,
+        custom_calls=True,
     )

@@ -210,13 +210,6 @@ void bind_client_facts(nb::class_<Client>& cls) {
                    "The versions of " DEVRT_DISTRIBUTION
                    " and of the compiler, which is not opened for it.")
       .def_prop_ro("runtime_type", [](const Client&) { return nb::str("native"); })
-      .def_prop_ro(
-          "program_formats",
-          [](const Client&) -> nb::object {
-            return platform().engine.platform.empty() ? nb::make_tuple()
-                                                      : nb::make_tuple("stablehlo");
-          },
-          nb::sig("def program_formats(self) -> tuple[str, ...]"))
       .def("process_index", &Client::process_index)
       .def("host_id", &Client::process_index)
       .def("task_id", &Client::process_index)
