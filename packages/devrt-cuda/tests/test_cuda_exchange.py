@@ -121,6 +121,7 @@ def test_without_the_wait_the_access_is_reported(driver, devices):
     read_by(consumer, tensor.address)
     gate.set()
     consumer.synchronize()
+    x.block_until_ready()  # what fills it is the second access, where the gate was closed
     tensor.release()
     assert driver.reports() != []
 
@@ -250,10 +251,10 @@ def test_columns_first_is_a_layout_and_needs_no_copy(driver, devices):
 
 def test_an_array_that_is_ready_is_shown_without_a_call_of_the_driver(driver, devices):
     x = devrt.device_put(np.ones(8, np.float32), devices[0]).block_until_ready()
-    before = driver.calls()
+    before = driver.calls_here()
     shown = x.__cuda_array_interface__
     capsule = x.__dlpack__(stream=1)
-    assert driver.calls() == before
+    assert driver.calls_here() == before
     Tensor(capsule).release()
     assert shown == {"shape": (8,), "typestr": "<f4", "data": (x.unsafe_buffer_pointer(), True),
                      "strides": None, "stream": None, "version": 3}  # fmt: skip
@@ -308,3 +309,19 @@ def test_an_interface_that_is_wrong_is_refused(driver, devices):
         foreign.interface = lambda change=change: Foreign.interface(foreign, **change)
         with pytest.raises(error):
             devrt.device_put(foreign, devices[0])
+
+
+@pytest.mark.parametrize("reported", [(1, 0), (2, 1)])
+def test_a_tensor_that_lies_elsewhere_than_its_exporter_says_is_refused(devices, reported):
+    array = devrt.device_put(np.arange(4), devices[0])
+
+    class Exporter:
+        def __dlpack_device__(self):
+            return reported
+
+        def __dlpack__(self, **_):
+            return array.__dlpack__()
+
+    with pytest.raises(InvalidTypeError, match=r"lies on device \(2, 0\).*says \(.*at fault"):
+        devrt.device_put(Exporter(), devices[1])
+    assert np.asarray(array).tolist() == [0, 1, 2, 3]

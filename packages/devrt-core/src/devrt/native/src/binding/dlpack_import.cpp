@@ -40,6 +40,19 @@ Managed* take_tensor(nb::handle capsule, const char* name, const char* used_name
   return managed;
 }
 
+/// Refuses a tensor that does not lie where it was reported to lie: its address would be read
+/// wrongly.
+void check_device(dlpack::Device own, dlpack::Device reported) {
+  const bool is_on_host = reported.type == dlpack::kCpu;  // one memory, whatever the number
+  if (own.type == reported.type && (is_on_host || own.id == reported.id)) return;
+  const auto pair = [](dlpack::Device device) {
+    return "(" + std::to_string(device.type) + ", " + std::to_string(device.id) + ")";
+  };
+  refuse_tensor("The tensor of a DLPack capsule lies on device " + pair(own) +
+                ", and its exporter's __dlpack_device__ says " + pair(reported) +
+                ". The exporter is at fault; copy the array by its own library first.");
+}
+
 }  // namespace
 
 nb::object call_dlpack(nb::handle value, nb::handle stream) {
@@ -56,7 +69,7 @@ nb::object call_dlpack(nb::handle value, nb::handle stream) {
   }
 }
 
-void open_capsule(nb::handle capsule, ImportedTensor& found) {
+void open_capsule(nb::handle capsule, dlpack::Device reported, ImportedTensor& found) {
   const dlpack::Tensor* tensor = nullptr;
   bool padded = false;  // whether elements of less than a byte have a byte each, as NumPy has them
   if (PyCapsule_IsValid(capsule.ptr(), "dltensor_versioned")) {
@@ -71,6 +84,7 @@ void open_capsule(nb::handle capsule, ImportedTensor& found) {
     found.hold = release_later(new DlpackRelease<dlpack::Managed>(managed));
     tensor = &managed->tensor;
   }
+  check_device(tensor->device, reported);
   const auto type = dlpack::type_of(tensor->dtype);
   if (!type || tensor->ndim < 0 || (info(*type).bits < 8 && !padded)) {
     refuse_tensor("A DLPack tensor of type code " + std::to_string(tensor->dtype.code) + " and " +

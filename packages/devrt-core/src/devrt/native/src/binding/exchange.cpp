@@ -123,7 +123,7 @@ bool open_tensor(const Client& client, nb::handle value, Incoming& found) {
   const Queue queue{number_of(*found.device), Lane::kExternal, execution_stream()};
   const auto handle = client.backend().stream_handle(queue);
   open_capsule(call_dlpack(value, handle ? nb::object(nb::int_(*handle)) : nb::none()),
-               found.tensor);
+               found.device->default_memory().dlpack_device(), found.tensor);
   found.ready = client.backend().end_of(queue);
   return true;
 }

@@ -156,7 +156,7 @@ void HostValue::open_dlpack(nb::handle value) {
                       std::to_string(device_type) + "). Copy it to the host first.",
                   "buffer_from_pyval");
   }
-  open_capsule(call_dlpack(value), tensor_);
+  open_capsule(call_dlpack(value), {dlpack::kCpu, 0}, tensor_);
   array_ = tensor_.array;
   bytes_ = tensor_.bytes;
   hold_ = std::move(tensor_.hold);
