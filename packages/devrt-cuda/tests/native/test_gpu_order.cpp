@@ -2,6 +2,11 @@
 // never reported; with a fault planted in it, it is under each seed. Gates hold streams back until
 // the host has given all of the work, so that a wait that is missing, or one of the host's, is
 // seen.
+#include <chrono>
+#include <cstdlib>
+#include <cstring>
+#include <thread>
+
 #include "client/external.hpp"
 #include "driver_api.hpp"
 #include "faulty_backend.hpp"
@@ -22,17 +27,26 @@ std::shared_ptr<Client> faulty_client(Fault fault, int seed) {
   return Client::make(std::move(options));
 }
 
+/// Waits up to a second for what another thread does.
+template <class Condition>
+void await_soon(const Condition& condition) {
+  for (int i = 0; i < 10'000 && !condition(); ++i) {
+    std::this_thread::sleep_for(std::chrono::microseconds(100));
+  }
+}
+
 /// Returns the stream of copies to device 0.
 ::Stream copying_stream(const Client& client) {
   return reinterpret_cast<::Stream>(
       *client.backend().stream_handle({0, native::Lane::kToDevice, 0}));
 }
 
-/// Returns an array of device 0 that is copied from page-locked memory.
-Ref<Buffer> begin_copy(Client& client) {
-  const Ref<Buffer> pinned = put(client, memory_of(client, 0, "pinned_host"), counting(kCount));
-  raise_if_error(pinned->ready().wait());
-  return client.copy(*pinned, memory_of(client), false);
+/// Returns an array to copy to a device. It has to outlive the copy also where a fault is planted
+/// that frees too early: the memory would be gone for this process.
+Ref<Buffer> page_locked(Client& client) {
+  Ref<Buffer> made = put(client, memory_of(client, 0, "pinned_host"), counting(kCount));
+  raise_if_error(made->ready().wait());
+  return made;
 }
 
 /// Another library: the context of device 0, a stream, and memory of its own.
@@ -63,12 +77,13 @@ struct Library {
   ::Pointer memory = 0;
 };
 
-void launch(Client& client) {
+void launch(Client& client, bool keeps) {
   const auto function = kernel(client, 0, "sum");
-  Gate gate(copying_stream(client));
-  Ref<Buffer> x = begin_copy(client);
+  const Ref<Buffer> pinned = page_locked(client);
+  Gate gate(copying_stream(client));  // its end waits for the stream
+  Ref<Buffer> x = client.copy(*pinned, memory_of(client), false);
   Ref<Buffer> y = sum(client, 0, function, *x, *x);
-  x.reset();  // its memory stays until the launch has ended
+  if (!keeps) x.reset();  // its memory stays until the launch has ended
   const Ref<Buffer> z = sum(client, 0, function, *y, *y, 2);
   y.reset();
   gate.open();
@@ -78,6 +93,12 @@ void launch(Client& client) {
     return values;
   }());
 }
+
+void launch_on_kept(Client& client) { launch(client, true); }
+void launch_on_freed(Client& client) { launch(client, false); }
+
+/// Returns how many allocations of device memory there are: "device=2 managed=...".
+int living_allocations() { return std::atoi(std::strchr(devrt_simulator_living(), '=') + 1); }
 
 void import(Client& client) {
   const Library library;
@@ -103,16 +124,22 @@ void import(Client& client) {
 
 void lend(Client& client) {
   const Library library;
+  const Ref<Buffer> pinned = page_locked(client);
+  // As long as the thread that filled it is there, it begins the copy, too.
+  await_soon([&] { return client.local_devices()[0]->queue().is_idle(); });
   Gate gate(copying_stream(client));
-  Ref<Buffer> x = begin_copy(client);
+  Ref<Buffer> x = client.copy(*pinned, memory_of(client), false);
   const std::shared_ptr<OtherStream> consumer = library.seen_by(client);
   CHECK(consumer->wait(x->ready()));
   ok(cuCtxSetCurrent(library.context));
   const auto address = reinterpret_cast<::Pointer>(x->storage()->data());
   ok(cuMemcpyDtoDAsync_v2(library.memory, address, kBytes, library.stream));
   x->storage()->used_until(consumer->record_if_there());
+  const int before = living_allocations();
   x.reset();
   gate.open();
+  // Another thread may free it. Not after the library's end, which waits for its stream.
+  await_soon([&] { return living_allocations() != before; });
   // What is put now may get the same memory.
   (void)fetch(client, *put(client, memory_of(client), counting(kCount)));
 }
@@ -162,15 +189,15 @@ void check(const Planted& planted) {
 }  // namespace
 
 TEST_CASE(gpu_launch_without_a_wait_for_its_arrays_is_found) {
-  check({&launch, Fault::kNoWait, {"race", "cuLaunchKernel", "cuMemcpyHtoDAsync"}});
+  check({&launch_on_kept, Fault::kNoWait, {"race", "cuLaunchKernel", "cuMemcpyHtoDAsync"}});
 }
 
 TEST_CASE(gpu_memory_that_is_freed_before_a_launch_has_ended_is_found) {
-  check({&launch, Fault::kEndsAtOnce, {"free", "cuLaunchKernel", "cuMemFreeAsync"}});
+  check({&launch_on_freed, Fault::kEndsAtOnce, {"free", "cuLaunchKernel", "cuMemFreeAsync"}});
 }
 
 TEST_CASE(gpu_launch_on_the_wrong_device_is_found) {
-  check({&launch, Fault::kOtherDevice, {"cuLaunchKernel", "no access"}});
+  check({&launch_on_kept, Fault::kOtherDevice, {"cuLaunchKernel", "no access"}});
 }
 
 TEST_CASE(gpu_array_that_another_library_reads_too_early_is_found) {
