@@ -166,10 +166,15 @@ def test_an_etcd_that_is_full_is_an_error():
     try:
         with service_at(servers, 1) as service:
             (client,) = joined(service, 1)
+
+            def fill():
+                for number in range(100):  # etcd sees what it has grown to when it next commits
+                    client.key_value_set_bytes(f"big/{number}", bytes(2 << 20))
+
             with pytest.raises(DistributedError, match="is full") as caught:
-                client.key_value_set_bytes("big", bytes(16 << 20))
+                fill()
             assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
-            assert client.key_value_dir_get("") == []  # reading goes on
+            assert client.key_value_dir_get("small") == []  # reading goes on
     finally:
         servers.close()
 

@@ -7,6 +7,7 @@ import time
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any
 
+from devrt.distributed.channel import OPTIONS
 from devrt.distributed.etcd.tokens import Login, Metadata, Tokens, is_of_token
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.messages import grpc_module, message
@@ -153,11 +154,7 @@ class Endpoints:
 
     def _open(self, address: str, security: Security) -> Any:
         options = [
-            ("grpc.max_receive_message_length", -1),
-            ("grpc.max_send_message_length", -1),
-            ("grpc.use_local_subchannel_pool", 1),
-            ("grpc.enable_http_proxy", 0),
-            ("grpc.max_reconnect_backoff_ms", 1000),
+            *OPTIONS,
             # etcd ends connections that ask more often than every 5 s.
             ("grpc.keepalive_time_ms", 6000),
             ("grpc.keepalive_timeout_ms", 3000),
