@@ -48,11 +48,15 @@ class HipDriver final : public Driver {
                              .first_of_grid = 29,
                              .shared_bytes = 74,
                              .shared_bytes_on_request = -1}};
+    // Copies, records and waits go by the stream. So does a launch, but for runtimes that refuse a
+    // stream of another device than the current one.
+    names_contexts = true;
     dlpack = {.device = 10, .pinned = 11, .managed = 11, .default_stream = 0};
     fill_devices(from);
     fill_memory(from);
     fill_work(from);
     from.get_optional(launch_host_, "hipLaunchHostFunc");
+    from.get(last_error_, "hipGetLastError");
     // Needed for arrays whose interface does not say which device they are on.
     from.get_optional(pointer_attribute_, "hipPointerGetAttribute");
     if (!launch_host_) from.get(add_callback_, "hipStreamAddCallback");
@@ -74,9 +78,11 @@ class HipDriver final : public Driver {
   Result set_current(Context current) const noexcept override {
     return set_device_(device_of(current));
   }
+  /// HIP keeps the last error of a thread until it is read.
+  void forget_refusal() const noexcept override { (void)last_error_(); }
   Result retain(DeviceNumber device, Context* context) const noexcept override {
     *context = context_of(device);
-    return set_device_(device);  // HIP makes what it needs with the first call
+    return Current(*this, *context).result();  // HIP makes what it needs with the first call
   }
   Result release(DeviceNumber) const noexcept override { return kSuccess; }
   Result enable_peer(DeviceNumber peer, Context) const noexcept override {
@@ -202,6 +208,7 @@ class HipDriver final : public Driver {
   const char* (*error_text_)(Result) = nullptr;
   Result (*set_device_)(DeviceNumber) = nullptr;
   Result (*get_device_)(DeviceNumber*) = nullptr;
+  Result (*last_error_)() = nullptr;
   Result (*enable_peer_)(DeviceNumber, unsigned) = nullptr;
   Result (*copy_peer_)(void*, int, const void*, int, std::size_t, StreamHandle*) = nullptr;
   Result (*copy_2d_)(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, int,

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <cstdio>
 #include <cstring>
+#include <utility>
 
 #include "simulator.hpp"
 
@@ -90,6 +91,11 @@ int& chosen_device() noexcept {
   return device;
 }
 
+Result& last_error() noexcept {
+  thread_local Result result = 0;
+  return result;
+}
+
 }  // namespace devrt_rocm
 
 #pragma GCC visibility push(default)
@@ -101,6 +107,7 @@ Result hipDriverGetVersion(int* version) {
     *version = settings.driver_version ? settings.driver_version : kVersion;
   }));
 }
+Result hipGetLastError() { return std::exchange(last_error(), 0); }
 Result hipRuntimeGetVersion(int* version) { return hipDriverGetVersion(version); }
 
 // -- devices

@@ -15,10 +15,15 @@ Result number(Code code);
 /// Which device the calling thread has chosen.
 int& chosen_device() noexcept;
 
+/// The error of the thread's last call that had one; kept until it is read.
+Result& last_error() noexcept;
+
 /// Runs a call of a function that needs no device of the thread's.
 template <class Body>
 Result call_any(const char* function, const Body& body) {
-  return number(enter(function, body));
+  const Result result = number(enter(function, body));
+  if (result != 0) last_error() = result;
+  return result;
 }
 
 /// Runs a call on the thread's device, whose context the driver makes at its first use.

@@ -3,24 +3,28 @@
 
 #include <atomic>
 
-#include "driver_api.hpp"
+#include "gpu/driver.hpp"
+#include "harness.hpp"
 
 namespace devrt::gpu {
 
 inline void ok(int result) { CHECK(result == 0); }
 
+/// Returns the simulated driver by neutral names.
+inline const Driver& driver() { return driver_in(SIMULATOR); }
+
 /// Holds back what a stream is given until it is opened.
 class Gate {
  public:
-  explicit Gate(::Stream stream) : stream_(stream) {
+  explicit Gate(void* stream) : stream_(static_cast<StreamHandle*>(stream)) {
     const auto wait = [](void* is_open) { static_cast<std::atomic<bool>*>(is_open)->wait(false); };
-    ok(cuLaunchHostFunc(stream, wait, &is_open_));
+    ok(driver().launch_host(stream_, wait, &is_open_));
   }
   Gate(const Gate&) = delete;
   Gate& operator=(const Gate&) = delete;
   ~Gate() {
     open();
-    (void)cuStreamSynchronize(stream_);
+    (void)driver().call.stream_synchronize(stream_);
   }
   void open() {
     is_open_ = true;
@@ -28,7 +32,7 @@ class Gate {
   }
 
  private:
-  const ::Stream stream_;
+  StreamHandle* const stream_;
   std::atomic<bool> is_open_{false};
 };
 

@@ -1,5 +1,6 @@
 // How many calls of the driver the client makes where each costs as much as the work: in the usual
-// case, and beside others who make another context current. Gates decide what has ended.
+// case, and beside others who make another context current. Gates decide what has ended. Each
+// vendor's package runs these tests with its own table and simulator.
 #include <utility>
 
 #include "gate.hpp"
@@ -12,8 +13,12 @@ namespace {
 constexpr std::size_t kSmall = 1000;     // float: of the arena in front of a pool
 constexpr std::size_t kLarge = 300'000;  // more than that takes
 
-::Stream stream_of(const Client& client, native::Lane lane, std::int64_t id = 0) {
-  return reinterpret_cast<::Stream>(*client.backend().stream_handle({0, lane, id}));
+void* stream_of(const Client& client, native::Lane lane) {
+  return reinterpret_cast<void*>(*client.backend().stream_handle({0, lane, 0}));
+}
+
+unsigned long long count_of(const std::string& function) {
+  return devrt_simulator_count((DRIVER_PREFIX + function).c_str());
 }
 
 template <class Function>
@@ -77,23 +82,24 @@ TEST_CASE(gpu_memory_whose_work_goes_on_is_given_back_in_two_calls) {
 
 TEST_CASE(gpu_memory_of_an_arena_is_given_back_by_a_query_and_a_wait_elsewhere) {
   const Warm small(kSmall);
-  const unsigned long long waits = devrt_simulator_count("cuEventSynchronize");
+  const unsigned long long waits = count_of("EventSynchronize");
   {
     Gate gate(stream_of(*small.client, native::Lane::kToDevice));
     Ref<Buffer> made = small.device_copy();
-    const unsigned long long queries = devrt_simulator_count("cuEventQuery");
+    const unsigned long long queries = count_of("EventQuery");
     made.reset();
-    CHECK(devrt_simulator_count("cuEventQuery") - queries == 1);
+    CHECK(count_of("EventQuery") - queries == 1);
   }
   small.client->backend().drain();
-  CHECK(devrt_simulator_count("cuEventSynchronize") - waits == 1);
+  CHECK(count_of("EventSynchronize") - waits == 1);
 }
 
 TEST_CASE(gpu_memory_whose_work_has_ended_is_given_back_in_two_calls) {
   for (const auto& [count, most] : {std::pair{kSmall, 1U}, std::pair{kLarge, 2U}}) {
     const Warm warm(count);
     Ref<Buffer> made = warm.device_copy();
-    ok(cuStreamSynchronize(stream_of(*warm.client, native::Lane::kToDevice)));  // unseen
+    void* const stream = stream_of(*warm.client, native::Lane::kToDevice);
+    ok(driver().call.stream_synchronize(static_cast<StreamHandle*>(stream)));  // unseen
     CHECK(calls_of([&] { made.reset(); }) == most);
   }
 }
@@ -124,35 +130,39 @@ TEST_CASE(gpu_memory_of_many_launches_is_given_back_in_two_calls) {
 
 TEST_CASE(gpu_work_goes_to_its_device_whatever_context_others_make_current) {
   const Warm warm(kSmall, "delay=0 devices=2 wrong_contexts=0");
-  ::Context other = nullptr;
-  ok(cuDevicePrimaryCtxRetain(&other, 1));
+  Context before = 0;
+  ok(driver().get_current(&before));
+  Context other = 0;
+  ok(driver().retain(1, &other));
+  std::vector<Context> foreigners{other};
+  if (driver().set_current(0) == kSuccess) foreigners.push_back(0);  // HIP has one always
   const std::vector<float> values = counting(kSmall);
-  for (::Context foreign : {other, ::Context(nullptr)}) {
+  for (const Context foreign : foreigners) {
     const Ref<Buffer> x = warm.ready_copy();
     const auto is_left = [&] {
-      ::Context now = nullptr;
-      ok(cuCtxGetCurrent(&now));
+      Context now = 0;
+      ok(driver().get_current(&now));
       return !foreign || now == foreign;  // a thread that has none may get one
     };
     // Before each kind of work, since the first of them learns of the other context.
-    ok(cuCtxSetCurrent(foreign));
+    ok(driver().set_current(foreign));
     Ref<Buffer> y = warm.device_copy();
     CHECK(is_left());
     (void)warm.ready_copy();
-    ok(cuCtxSetCurrent(foreign));
+    ok(driver().set_current(foreign));
     const Ref<Buffer> z = sum(*warm.client, 0, warm.function, *x, *x, 1);
     CHECK(is_left());
     (void)warm.ready_copy();
-    ok(cuCtxSetCurrent(foreign));
+    ok(driver().set_current(foreign));
     CHECK(fetch(*warm.client, *y) == values && is_left());
     (void)warm.ready_copy();
-    ok(cuCtxSetCurrent(foreign));
+    ok(driver().set_current(foreign));
     y.reset();
     CHECK(is_left());
     CHECK(fetch(*warm.client, *z)[1] == 4);
   }
-  ok(cuCtxSetCurrent(nullptr));
-  ok(cuDevicePrimaryCtxRelease_v2(1));
+  ok(driver().set_current(before));
+  ok(driver().release(1));
 }
 
 }  // namespace devrt::gpu

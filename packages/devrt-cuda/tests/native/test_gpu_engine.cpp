@@ -113,7 +113,7 @@ TEST_CASE(gpu_array_whose_copy_is_under_way_is_donated_and_one_that_is_read_is_n
     const Ref<Buffer> pinned = put(*client, memory_of(*client, 0, "pinned_host"), values);
     raise_if_error(pinned->ready().wait());
     const native::Queue held{0, is_read ? native::Lane::kFromDevice : native::Lane::kToDevice, 0};
-    Gate gate(reinterpret_cast<::Stream>(*client->backend().stream_handle(held)));
+    Gate gate(reinterpret_cast<void*>(*client->backend().stream_handle(held)));
     const Ref<Buffer> x = client->copy(*pinned, memory_of(*client), false);
     const std::byte* const address = x->storage()->data();
     Ref<Buffer> read;

@@ -143,7 +143,10 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
     };
     const Result result = make_in(Current::kUnlessKnown);
     const bool is_refused = driver_.names_contexts && is_of_other_context(result);
-    return is_refused ? make_in(Current::kAlways) : result;
+    if (!is_refused) [[likely]]
+      return result;
+    driver_.forget_refusal();
+    return make_in(Current::kAlways);
   }
   /// Calls what gives work to a stream by `call`, and returns the event of its end. Throws only
   /// once the stream is done with it: nobody keeps memory for work that has no event.

@@ -181,7 +181,8 @@ class Driver {
   AttributeNumbers attributes{};
   DlpackTypes dlpack{};
   /// Whether a call that names a stream, an event or a kernel of a context that is not current does
-  /// its work there all the same, or is refused and leaves no error behind.
+  /// its work there all the same, or is refused and leaves no error behind but what
+  /// `forget_refusal` takes away.
   bool names_contexts = false;
 
   const std::string& library() const noexcept { return library_; }
@@ -193,6 +194,9 @@ class Driver {
   /// What work of this thread goes to: a context, or a device.
   virtual Result get_current(Context* current) const noexcept = 0;
   virtual Result set_current(Context current) const noexcept = 0;
+  /// Has the driver forget that it refused a call for the context that was current. Others may ask
+  /// it how its last call in this thread ended.
+  virtual void forget_refusal() const noexcept {}
   virtual Result retain(DeviceNumber device, Context* context) const noexcept = 0;
   virtual Result release(DeviceNumber device) const noexcept = 0;
   /// Lets the current device reach the memory of another.
