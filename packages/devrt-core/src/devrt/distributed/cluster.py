@@ -45,6 +45,7 @@ class Node:
         self.seen = 0.0
         self.phase = "never registered"
         self.error: DevrtError | None = None
+        self.end = ""  # how it was lost, where that is known
 
 
 class Cluster:
@@ -227,6 +228,13 @@ class Cluster:
         if silent:
             self._lose(silent)
 
+    def lose(self, number: int, how: str) -> None:
+        """Take a process as lost that is known to be dead; nothing where it is not connected."""
+        node = self._numbered(number)
+        if node.state in {"connected", "leaving"}:
+            node.end = how
+            self._lose([node])
+
     def excuse(self, seconds: float) -> None:
         """Let time in which the service itself did not run count against no process."""
         for node in self.nodes:
@@ -266,7 +274,7 @@ class Cluster:
         if incarnation is not None:
             self._numbers.pop(node.incarnation, None)
             self._numbers[incarnation] = node.number
-            node.incarnation, node.error = incarnation, None
+            node.incarnation, node.error, node.end = incarnation, None, ""
         self.version += 1
         self.on_change(node)
 
@@ -292,7 +300,9 @@ class Cluster:
     def _loss(self, what: str, processes: Collection[int]) -> DevrtError:
         nodes = [self.nodes[n] for n in sorted(processes)]
         is_lost = any(node.state == "lost" for node in nodes)
-        why = f"gave no sign for {self.limits.heartbeat:g} s" if is_lost else "shut down"
+        known = next((node.end for node in nodes if node.end), "")
+        silence = known or f"gave no sign for {self.limits.heartbeat:g} s"
+        why = silence if is_lost else "shut down"
         return faults.lost(what, {node.number: node.phase for node in nodes}, why)
 
     def _lose(self, silent: list[Node]) -> None:

@@ -99,6 +99,17 @@ class DistributedRuntimeService:
             if self._journal is not None:
                 self._journal.close(delete=True)  # the job is over
 
+    def lose(self, number: int) -> None:
+        """Take a process of an earlier service as lost: it had the service, and died with it."""
+        done = threading.Event()
+
+        def now() -> None:
+            self._cluster.lose(number, "died with the coordination service")
+            done.set()
+
+        self._loop.call_soon_threadsafe(now)
+        done.wait(_START_SECONDS)
+
     def status(self) -> dict[str, Any]:
         """Return as JSON has it who is there, what is waited for, and which calls were refused."""
         return {**self._cluster.describe(), "refused": dict(self._refusals)}

@@ -20,7 +20,7 @@ from devrt.distributed.faults import refused
 from devrt.distributed.security import Security, bound_address, check_loopback, is_loopback
 from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.services import AnyService, begun
-from devrt.errors import StatusCode
+from devrt.errors import InvalidArgumentError, StatusCode
 from devrt.runtime import default_runtime
 
 if TYPE_CHECKING:
@@ -44,6 +44,7 @@ class _How:
     allow_remote: bool
     recoverable: bool
     on_loss: Callable[[Exception], Any] | None
+    journal: str | None
 
 
 class State:
@@ -150,6 +151,7 @@ def initialize(
     verify_secure_credentials: bool = False,
     etcd_user: str | None = None,
     etcd_password: str | None = None,
+    journal: str | os.PathLike[str] | None = None,
 ) -> None:
     """Join the job that this process is one of; return when every process has.
 
@@ -189,6 +191,10 @@ def initialize(
         Whether no certificates are an error.
     etcd_user, etcd_password
         The user of an etcd that asks for one; else ``DEVRT_ETCD_USER`` and ``DEVRT_ETCD_PASSWORD``.
+    journal
+        A file in which process 0 keeps the job. Where that process dies and is started again with
+        the same arguments, its service carries on, it is one of the job again, and the others wait
+        for it for a heartbeat. It needs ``recoverable=True``, and is unused in other processes.
 
     Raises
     ------
@@ -218,7 +224,11 @@ def initialize(
         allow_remote,
         recoverable,
         aborting(missed_heartbeat_callback) if abort_on_loss else missed_heartbeat_callback,
+        None if journal is None else os.fspath(journal),
     )
+    if journal is not None and not recoverable:
+        msg = "a journal lets process 0 come again, which only recoverable=True allows. Give both."
+        raise InvalidArgumentError(msg, journal=how.journal)
     is_one = isinstance(local_device_ids, int)
     given = {
         "coordinator_address": coordinator_address,
@@ -251,15 +261,31 @@ def _served(found: Membership, how: _How) -> AnyService:
     address, size = found.values["coordinator_address"], found.values["num_processes"]
     location = location_of(address)
     if location.engine != "embedded":
-        return begun(address, size, how.limits, how.recoverable, how.allow_remote, how.security)
+        return begun(
+            address,
+            size,
+            how.limits,
+            how.recoverable,
+            how.allow_remote,
+            how.security,
+            journal=how.journal,
+        )
     host, port = bound_address(address)
     bind = how.bind_address or next(filter(None, map(os.environ.get, _BIND_VARIABLES)), None)
     if bind is None and not is_loopback(host):
         check_loopback(host, how.allow_remote, how.security)  # its error names the host given
         bind = f"[::]:{port}"
-    return DistributedRuntimeService(
-        bind or address, size, how.limits, how.recoverable, how.allow_remote, how.security
+    service = DistributedRuntimeService(
+        bind or address,
+        size,
+        how.limits,
+        how.recoverable,
+        how.allow_remote,
+        how.security,
+        journal=how.journal,
     )
+    service.lose(found.values["process_id"])  # an earlier one died with the service of its journal
+    return service
 
 
 def _connected(
