@@ -63,7 +63,7 @@ def line(process):
     return process.stdout.readline().strip()
 
 
-def asked(process, text):
+def answer_to(process, text):
     begin(process, text)
     return line(process)
 
@@ -71,20 +71,20 @@ def asked(process, text):
 def test_process_0_takes_its_place_and_the_keys_are_there(member):
     first, other = member(0), member(1)
     assert (line(first), line(other)) == ("joined", "joined")
-    assert asked(first, "client.key_value_set('before', '1')") == "None"
+    assert answer_to(first, "client.key_value_set('before', '1')") == "None"
     begin(other, "client.blocking_key_value_get('after', 60000)")
     first.kill()
     first.wait()
     again = member(0)
     assert line(again) == "joined"
-    assert asked(again, "client.key_value_try_get('before')") == "1"
-    assert asked(again, "client.key_value_set('after', '2')") == "None"
+    assert answer_to(again, "client.key_value_try_get('before')") == "1"
+    assert answer_to(again, "client.key_value_set('after', '2')") == "None"
     assert line(other) == "2"
     begin(again, "client.wait_at_barrier('all', 60000)")
-    assert asked(other, "client.wait_at_barrier('all', 60000)") == "None"
+    assert answer_to(other, "client.wait_at_barrier('all', 60000)") == "None"
     assert line(again) == "None"
     begin(again, "distributed.shutdown()")
-    assert asked(other, "distributed.shutdown()") == "None"
+    assert answer_to(other, "distributed.shutdown()") == "None"
     assert line(again) == "None"
 
 
