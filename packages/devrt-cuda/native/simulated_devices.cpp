@@ -50,5 +50,6 @@ constexpr std::array<Model, 3> kModels{{
 std::span<const Model> models() { return kModels; }
 
 std::string_view platform_name() { return "cuda"; }
+void choose_device(Machine& machine, int device) { machine.use(device); }
 
 }  // namespace devrt::gpu_simulator

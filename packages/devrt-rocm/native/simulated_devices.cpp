@@ -3,6 +3,7 @@
 #include <string_view>
 
 #include "gpu_simulator/entry.hpp"
+#include "simulator.hpp"
 
 namespace devrt::gpu_simulator {
 namespace {
@@ -39,5 +40,9 @@ constexpr std::array<Model, 2> kModels{{
 std::span<const Model> models() { return kModels; }
 
 std::string_view platform_name() { return "rocm"; }
+void choose_device(Machine& machine, int device) {
+  machine.use(device);
+  devrt_rocm::chosen_device() = device;
+}
 
 }  // namespace devrt::gpu_simulator

@@ -130,18 +130,15 @@ class GpuEngine(Engine[GpuLibrary]):
 
     def named_calls(self, code: bytes) -> Iterable[str]:
         """Return the calls of `handlers` that a program's bytes name, where it cannot be read."""
-        return self.handlers() if KERNEL_TARGET.encode() in code else ()
+        # Where the devices are simulated, compiled programs have the platform in it.
+        own = f"devrt_{self.platform}".ljust(len(KERNEL_TARGET), "_")
+        is_named = any(name.encode() in code for name in (KERNEL_TARGET, own))
+        return self.handlers() if is_named else ()
 
     def provide(self, library: GpuLibrary, names: Iterable[str]) -> None:
         """Have a library's programs find the handler of calls of kernels."""
         if KERNEL_TARGET not in names:
             return
-        if library.on_cpu is not None:
-            msg = (
-                f"the program calls a kernel, and those of simulated {self.platform} devices run "
-                "on the CPU, which has none. Launch it outside of traced functions there."
-            )
-            raise UnimplementedError(msg, operation="compile_and_load", platform=self.platform)
         self.native._provide_kernel_calls(library.path)
 
     def flags(self, library: GpuLibrary, program: Program) -> Mapping[str, Flag | str]:

@@ -12,6 +12,7 @@
 #include "devrt/pjrt/engine/call_attributes.hpp"
 #include "devrt/pjrt/engine/ffi.hpp"
 #include "execution/engine.hpp"
+#include "execution/kernel_target.hpp"
 
 namespace devrt::native {
 
@@ -21,7 +22,6 @@ using pjrt::ffi::CallAttributes;
 using pjrt::ffi::CallFrame;
 
 // `devrt.native.kernel_calls` writes what is read here.
-constexpr const char* kTarget = "devrt_kernel";
 constexpr std::int64_t kOperand = -1;
 constexpr std::int64_t kResult = -2;
 
@@ -200,7 +200,7 @@ void provide_kernel_calls(const std::string& library) {
   const auto api = load_engine(library);
   std::lock_guard lock(mutex);
   if (known.contains(library)) return;
-  pjrt::ffi::register_handler(*api, platform().engine.ffi_platform, kTarget, &handle);
+  pjrt::ffi::register_handler(*api, platform().engine.ffi_platform, kKernelTarget, &handle);
   known.insert(library);
 }
 

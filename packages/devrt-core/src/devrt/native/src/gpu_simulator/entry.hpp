@@ -12,6 +12,9 @@ namespace devrt::gpu_simulator {
 std::span<const Model> models();
 /// What the simulated plugin is for, as the vendor's real one says it. Defined by the library.
 std::string_view platform_name();
+/// Makes a device the calling thread's own, as the driver's call for that does. Defined by the
+/// library.
+void choose_device(Machine& machine, int device);
 
 /// Runs a call of a driver's function on the machine and returns how it ended: as the settings want
 /// it to fail, refused in a forked child, after the process's exit, before `initialize`, or within

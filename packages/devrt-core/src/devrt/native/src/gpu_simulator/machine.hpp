@@ -183,6 +183,9 @@ class Machine : public std::enable_shared_from_this<Machine> {
   CollectiveSide collective_side(const Call& call, int device, Address address, std::size_t bytes);
   void start_round(const RoundRef& round);
   void run_round(const Round& round);
+  /// Finds a kernel that can be launched so.
+  Kernel kernel_for(const Call& call, const Launch& launch, Handle handle);
+  void launch_in_program(const Call& call, const Launch& launch, Handle handle);
   void run_kernel(const Kernel& kernel, const Launch& launch,
                   std::vector<std::vector<std::byte>>& parameters, const MomentRef& moment);
 

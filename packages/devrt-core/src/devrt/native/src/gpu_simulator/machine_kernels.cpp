@@ -2,11 +2,62 @@
 #include <cstring>
 
 #include "gpu_simulator/kernel_run.hpp"
+#include "gpu_simulator/program_call.hpp"
 
 namespace devrt::gpu_simulator {
 namespace {
 
 constexpr unsigned kMaxThreads = 1024;
+
+/// What a kernel that a program calls finds at addresses: the call's arrays.
+class ProgramMemory {
+ public:
+  explicit ProgramMemory(const ProgramCall& call) noexcept : call_(call) {}
+
+  std::byte* bytes(Address address, std::size_t count, bool writes) {
+    if (std::byte* const found = call_.find(address, count, writes)) return found;
+    faults_.push_back((writes ? "writes " : "reads ") + std::to_string(count) + " bytes at " +
+                      hex(address) + ", which are no " + (writes ? "result" : "array") +
+                      " of the program's call");
+    return nowhere_.emplace_back(count).data();
+  }
+  const std::vector<std::string>& faults() const noexcept { return faults_; }
+
+ private:
+  const ProgramCall& call_;
+  std::vector<std::string> faults_;
+  std::deque<std::vector<std::byte>> nowhere_;
+};
+
+/// Calls a kernel for each block of a grid; `memory` finds its bytes.
+template <class Memory>
+void run_blocks(const Kernel& kernel, const Launch& launch,
+                std::vector<std::vector<std::byte>>& parameters, Memory& memory) {
+  std::vector<void*> pointers;
+  for (auto& each : parameters) pointers.push_back(each.data());
+  devrt_simulator_launch block{};
+  block.struct_size = sizeof(block);
+  block.shared_bytes = launch.shared_bytes;
+  block.context = &memory;
+  block.read = [](void* context, std::uint64_t address, std::size_t bytes) -> const void* {
+    return static_cast<Memory*>(context)->bytes(address, bytes, false);
+  };
+  block.write = [](void* context, std::uint64_t address, std::size_t bytes) -> void* {
+    return static_cast<Memory*>(context)->bytes(address, bytes, true);
+  };
+  std::copy(launch.grid.begin(), launch.grid.end(), block.grid);
+  std::copy(launch.block.begin(), launch.block.end(), block.block);
+  auto& at = block.block_index;
+  for (at[2] = 0; at[2] < block.grid[2]; ++at[2]) {
+    for (at[1] = 0; at[1] < block.grid[1]; ++at[1]) {
+      for (at[0] = 0; at[0] < block.grid[0]; ++at[0]) {
+        std::vector<std::byte> shared(launch.shared_bytes);
+        block.shared = shared.data();
+        kernel.run(&block, pointers.data());
+      }
+    }
+  }
+}
 
 /// Copies a launch's parameters: the caller may change its own when the call has returned.
 std::vector<std::vector<std::byte>> copy_parameters(const Launch& launch,
@@ -84,12 +135,9 @@ std::size_t Machine::parameter_bytes(Handle handle, std::size_t index) {
   return sizes[index];
 }
 
-void Machine::launch(const Call& call, const Launch& launch, Handle handle, Handle stream_handle) {
-  const Lock lock(state_);
+Kernel Machine::kernel_for(const Call& call, const Launch& launch, Handle handle) {
   const auto found = kernels_.find(handle);
   if (found == kernels_.end()) refuse_handle(call, handle, "function");
-  const StreamRef stream = stream_of(call, stream_handle, true);
-  if (found->second.module->context != stream->context) throw Failure{Code::kInvalidHandle};
   const auto [x, y, z] = launch.block;
   const auto [width, height, depth] = launch.grid;
   const bool fits = x && y && z && width && height && depth && height <= 65535 && depth <= 65535;
@@ -97,11 +145,20 @@ void Machine::launch(const Call& call, const Launch& launch, Handle handle, Hand
   if (launch.shared_bytes > static_cast<std::size_t>(model_.shared_bytes_per_block)) {
     throw Failure{Code::kInvalidValue};
   }
-  auto parameters = copy_parameters(launch, found->second.parameters);
+  return found->second;
+}
+
+void Machine::launch(const Call& call, const Launch& launch, Handle handle, Handle stream_handle) {
+  if (stream_handle == kProgramStream) return launch_in_program(call, launch, handle);
+  const Lock lock(state_);
+  const StreamRef stream = stream_of(call, stream_handle, true);
+  const Kernel kernel = kernel_for(call, launch, handle);
+  if (kernel.module->context != stream->context) throw Failure{Code::kInvalidHandle};
+  auto parameters = copy_parameters(launch, kernel.parameters);
   std::vector<Point> waits = join_default(*stream);
   const MomentRef moment = moment_on(call, *stream);
   ++running_kernels_;
-  const auto run = [this, moment, launch, kernel = found->second,
+  const auto run = [this, moment, launch, kernel,
                     parameters = std::move(parameters)](Code error) mutable {
     if (error == Code::kSuccess) {
       run_kernel(kernel, launch, parameters, moment);
@@ -112,6 +169,27 @@ void Machine::launch(const Call& call, const Launch& launch, Handle handle, Hand
     --running_kernels_;
   };
   enqueue(stream, moment, std::move(waits), run, true);
+}
+
+void Machine::launch_in_program(const Call& call, const Launch& launch, Handle handle) {
+  const ProgramCall* const made = ProgramCall::current();
+  if (!made) throw Failure{Code::kInvalidHandle};
+  Kernel kernel;
+  {
+    const Lock lock(state_);
+    if (usable_device() != made->device()) throw Failure{Code::kInvalidHandle};
+    kernel = kernel_for(call, launch, handle);
+    if (kernel.module->context != current()) throw Failure{Code::kInvalidHandle};
+  }
+  auto parameters = copy_parameters(launch, kernel.parameters);
+  ProgramMemory memory(*made);
+  run_blocks(kernel, launch, parameters, memory);
+  const Lock lock(state_);
+  for (const std::string& fault : memory.faults()) {
+    reports_.add("illegal address", std::string(call.function) + " (call " +
+                                        std::to_string(call.number) + ") of a program " + fault);
+    devices_[static_cast<std::size_t>(made->device())].error = Code::kIllegalAddress;
+  }
 }
 
 void Machine::run(const Call& call, Handle stream_handle,
@@ -134,30 +212,7 @@ void Machine::run_kernel(const Kernel& kernel, const Launch& launch,
                          std::vector<std::vector<std::byte>>& parameters, const MomentRef& moment) {
   const Lock memory(bytes_);
   KernelRun run(*this, moment->device, moment);
-  std::vector<void*> pointers;
-  for (auto& each : parameters) pointers.push_back(each.data());
-  devrt_simulator_launch block{};
-  block.struct_size = sizeof(block);
-  block.shared_bytes = launch.shared_bytes;
-  block.context = &run;
-  block.read = [](void* context, std::uint64_t address, std::size_t bytes) -> const void* {
-    return static_cast<KernelRun*>(context)->bytes(address, bytes, false);
-  };
-  block.write = [](void* context, std::uint64_t address, std::size_t bytes) -> void* {
-    return static_cast<KernelRun*>(context)->bytes(address, bytes, true);
-  };
-  std::copy(launch.grid.begin(), launch.grid.end(), block.grid);
-  std::copy(launch.block.begin(), launch.block.end(), block.block);
-  auto& at = block.block_index;
-  for (at[2] = 0; at[2] < block.grid[2]; ++at[2]) {
-    for (at[1] = 0; at[1] < block.grid[1]; ++at[1]) {
-      for (at[0] = 0; at[0] < block.grid[0]; ++at[0]) {
-        std::vector<std::byte> shared(launch.shared_bytes);
-        block.shared = shared.data();
-        kernel.run(&block, pointers.data());
-      }
-    }
-  }
+  run_blocks(kernel, launch, parameters, run);
 }
 
 }  // namespace devrt::gpu_simulator

@@ -1,4 +1,5 @@
 // Programs of the simulated plugin: compiled for the CPU, for as many devices.
+#include "gpu_simulator/plugin/kernel_calls.hpp"
 #include "gpu_simulator/plugin/objects.hpp"
 
 namespace devrt::gpu_simulator::plugin {
@@ -30,11 +31,11 @@ PJRT_LoadedExecutable* load(PJRT_Client& client, Ref<pjrt::Executable> program) 
 
 void compile(PJRT_Client_Compile_Args& args) {
   const PJRT_Program& program = *args.program;
-  args.executable =
-      load(*args.client,
-           pjrt::Executable::compile(*args.client->compiler, {program.code, program.code_size},
-                                     {program.format, program.format_size},
-                                     {args.compile_options, args.compile_options_size}));
+  const std::string code = with_kernel_target({program.code, program.code_size});
+  args.executable = load(
+      *args.client,
+      pjrt::Executable::compile(*args.client->compiler, code, {program.format, program.format_size},
+                                {args.compile_options, args.compile_options_size}));
 }
 
 void deserialize(PJRT_Executable_DeserializeAndLoad_Args& args) {

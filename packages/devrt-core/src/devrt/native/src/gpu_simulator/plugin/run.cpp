@@ -4,6 +4,7 @@
 #include <span>
 
 #include "gpu_simulator/kernel_run.hpp"
+#include "gpu_simulator/plugin/kernel_calls.hpp"
 #include "gpu_simulator/plugin/objects.hpp"
 
 namespace devrt::gpu_simulator::plugin {
@@ -235,6 +236,7 @@ void Run::compute() noexcept {
 }
 
 void Run::call_program() {
+  if (context_) tell_kernel_calls(*context_, client_);
   std::vector<std::vector<PJRT_Buffer*>> raw;
   for (Shard& shard : shards_) {
     std::vector<PJRT_Buffer*>& arguments = raw.emplace_back();

@@ -1,7 +1,11 @@
 // The simulated plugin's table of functions. The library of a simulated driver is this plugin too:
 // what devrt does with a vendor's plugin, it does with this one, on simulated devices.
+#include <cstring>
+
 #include "devrt/pjrt/engine/ffi.hpp"
+#include "execution/kernel_target.hpp"
 #include "gpu_simulator/control.h"
+#include "gpu_simulator/plugin/kernel_calls.hpp"
 #include "gpu_simulator/plugin/objects.hpp"
 
 namespace devrt::gpu_simulator::plugin {
@@ -17,7 +21,7 @@ std::string& compiler_path() {
 }
 
 template <class Args>
-PJRT_Error* ask_ffi(PJRT_Error* (*PJRT_FFI_Extension::*function)(Args*), Args& args) {
+PJRT_Error* ask(PJRT_Error* (*PJRT_FFI_Extension::*function)(Args*), Args& args) {
   return guard([&] {
     const std::shared_ptr<const pjrt::Api> api = compiler();
     const PJRT_FFI_Extension* extension = pjrt::ffi::ffi_extension(*api);
@@ -36,22 +40,30 @@ PJRT_Error* register_type(PJRT_FFI_Type_Register_Args* args) {
   auto own = *args;
   own.type_name = name.data();
   own.type_name_size = name.size();
-  PJRT_Error* error = ask_ffi(&PJRT_FFI_Extension::type_register, own);
+  PJRT_Error* error = ask(&PJRT_FFI_Extension::type_register, own);
   args->type_id = own.type_id;
   return error;
 }
 
-/// Registers a handler for the processor: it is where programs run.
+/// Registers a handler for the processor: it is where programs run. That of calls of kernels is
+/// called by one of the plugin's, which gives it what a device's programs have.
 PJRT_Error* register_handler(PJRT_FFI_Register_Handler_Args* args) {
   constexpr std::string_view kHost = "Host";
   auto own = *args;
   own.platform_name = kHost.data();
   own.platform_name_size = kHost.size();
-  return ask_ffi(&PJRT_FFI_Extension::register_handler, own);
+  const bool is_kernels =
+      std::string_view(args->target_name, args->target_name_size) == native::kKernelTarget;
+  if (is_kernels) {
+    own.target_name = kernel_target().data();
+    own.target_name_size = kernel_target().size();
+    own.handler = reinterpret_cast<void*>(wrap_kernel_calls(args->handler));
+  }
+  return ask(&PJRT_FFI_Extension::register_handler, own);
 }
 
 PJRT_Error* add_user_data(PJRT_FFI_UserData_Add_Args* args) {
-  return ask_ffi(&PJRT_FFI_Extension::user_data_add, *args);
+  return ask(&PJRT_FFI_Extension::user_data_add, *args);
 }
 
 PJRT_Error* get_stream(PJRT_Get_Stream_For_External_Ready_Events_Args* args) {
@@ -110,6 +122,17 @@ PJRT_Api make_table() {
 }
 
 }  // namespace
+
+std::int64_t register_own_type(const char* name) {
+  PJRT_FFI_Type_Info nothing_to_free{};
+  auto args = pjrt::make_args<PJRT_FFI_Type_Register_Args>();
+  args.type_name = name;
+  args.type_name_size = std::strlen(name);
+  args.type_info = &nothing_to_free;
+  const std::unique_ptr<PJRT_Error> error(register_type(&args));
+  if (error) throw StatusError(error->status);
+  return args.type_id;
+}
 
 std::shared_ptr<const pjrt::Api> compiler() {
   std::string path;
