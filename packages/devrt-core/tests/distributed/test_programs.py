@@ -62,6 +62,19 @@ def looped(x):
     return steps + total, rows
 found["loop"] = mapped(looped, n, gives=(P("i"), P("i")))
 
+inner = devrt.jit(lambda v: lax.psum(v * 2, "i") % 1000 + 1)
+def beside(x):
+    total, ring = lax.psum(x, "i"), lax.ppermute(x, "i", [(k, (k + 1) % 4) for k in range(4)])
+    return {
+        "sum": total + 1, "mean": lax.pmean(x, "i"), "again": lax.psum(total % 7, "i") - ring,
+        "gather": lax.all_gather(x, "i", axis=1) * 2, "ring": -ring,
+        "scatter": lax.psum_scatter(x, "i", scatter_dimension=1, tiled=True) - 3,
+        "to_all": lax.all_to_all(x, "i", 1, 0, tiled=True) + x.reshape(8, 2),
+        "inner": inner(x) - inner(inner(x + 1)), "most": lax.pmax(x, "i") * lax.pmin(x, "i"),
+        "many": sum(lax.psum(x + k, "i") * k for k in range(20)),
+    }
+found["beside"] = mapped(beside, n, gives=P("i"))
+
 @devrt.jit
 def around(a, b):
     inner = devrt.shard_map(lambda x: lax.psum(x, "i"), line, in_specs=P("i"), out_specs=P())

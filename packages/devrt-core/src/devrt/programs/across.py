@@ -23,7 +23,15 @@ from devrt.programs.launch import Launch
 from devrt.programs.sdy import over_mesh
 from devrt.runtime.plugin_errors import check_count
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding, is_addressable
-from devrt.tracing import COLLECTIVE_TARGET, Division, Meshes, local_program, print_module
+from devrt.tracing import (
+    COLLECTIVE_BEGIN,
+    COLLECTIVE_END,
+    COLLECTIVE_TARGET,
+    Division,
+    Meshes,
+    local_program,
+    print_module,
+)
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, Client, Device, LoadedExecutable
@@ -49,9 +57,12 @@ def by_calls(devices: Sequence[Device]) -> bool:
 def answer_collectives(text: str, devices: Sequence[Device]) -> None:
     """Let a program of this process's devices reach the collectives, if it has any."""
     if COLLECTIVE_TARGET in text and devices:
-        from devrt.distributed.collectives.in_programs import answer
+        from devrt.distributed.collectives.in_programs import answer, begin, end
 
-        devices[0].client.register_custom_call(COLLECTIVE_TARGET, answer, kind="device")
+        client = devices[0].client
+        client.register_custom_call(COLLECTIVE_TARGET, answer, kind="device")
+        client.register_custom_call(COLLECTIVE_BEGIN, begin, kind="device")
+        client.register_custom_call(COLLECTIVE_END, end, kind="device")
 
 
 class Across(NamedTuple):
@@ -63,12 +74,15 @@ class Across(NamedTuple):
         The program.
     hidden, arguments, results : sequence of Sharding
         How the whole arrays lie: those that it closes over, its arguments and its results.
+    plans : tuple of str
+        What its calls exchange.
     """
 
     text: Printed
     hidden: tuple[Sharding, ...]
     arguments: tuple[Sharding, ...]
     results: tuple[Sharding, ...]
+    plans: tuple[str, ...]
 
     @classmethod
     def of(
@@ -117,7 +131,8 @@ class Across(NamedTuple):
             for wanted, division in zip(placement.results, made.results, strict=True)
         ]
         count = len(trace.hidden)
-        return cls(text, tuple(given[:count]), tuple(given[count:]), tuple(results))
+        places = tuple(given[:count]), tuple(given[count:]), tuple(results)
+        return cls(text, *places, made.plans)
 
     def launch(
         self, executable: LoadedExecutable, trace: Trace, kinds: Sequence[Kind], place: Placement
@@ -131,7 +146,7 @@ class Across(NamedTuple):
             self.hidden,
             self.arguments,
             self.results,
-            exchanges=COLLECTIVE_TARGET in self.text.text,
+            self.plans,
         )
 
 
@@ -158,16 +173,16 @@ class _Launch(Launch):
         hidden: Sequence[Sharding],
         arguments: Sequence[Sharding],
         results: Sequence[Sharding],
-        *,
-        exchanges: bool,
+        plans: Sequence[str],
     ) -> None:
         client = executable.client
         self._group = _group_of(client, placement.devices)
-        if exchanges:
+        if plans:
             self._group.check_exchanges()
-        self._exchanges = exchanges
+        self._plans = plans
+        self._is_connected = not plans
         # What exchanges nothing need not wait, nor be waited for.
-        self._order = _order_of(client) if exchanges else _Order()
+        self._order = _order_of(client) if plans else _Order()
         pairs = zip(self._group.numbers, self._group.local, strict=True)
         self._places = [_scalar([n, self._group.key], device) for n, device in pairs]
         super().__init__(executable, trace, kinds, placement, hidden, arguments, results)
@@ -182,9 +197,12 @@ class _Launch(Launch):
         rows += [p.shards(array) for p, array in zip(self._parameters, arrays, strict=True)]
         order = self._order
         with order.lock:
+            if not self._is_connected:
+                self._group.connect(self._plans)
+                self._is_connected = True
             rows += [self._places, order.ends(self._group.local)]
             results = self.executable.execute_sharded(rows)
-            if self._exchanges:
+            if self._plans:
                 order.last = dict(zip(self._group.local, results[-1], strict=True))
         check_count(results[:-1], len(self._gives), self.executable.client, "execute")
         return self._arrays(results[:-1])

@@ -67,7 +67,9 @@ from devrt.tracing.kinds import extreme as extreme
 from devrt.tracing.kinds import integer_limits as integer_limits
 from devrt.tracing.kinds import kind_of as kind_of
 from devrt.tracing.kinds import real_of as real_of
-from devrt.tracing.local import COLLECTIVE_TARGET as COLLECTIVE_TARGET
+from devrt.tracing.local_calls import COLLECTIVE_BEGIN as COLLECTIVE_BEGIN
+from devrt.tracing.local_calls import COLLECTIVE_END as COLLECTIVE_END
+from devrt.tracing.local_calls import COLLECTIVE_TARGET as COLLECTIVE_TARGET
 from devrt.tracing.local import local_program as local_program
 from devrt.tracing.manual import axes_in as axes_in
 from devrt.tracing.manual import manual_computation as manual_computation

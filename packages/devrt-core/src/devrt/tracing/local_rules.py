@@ -84,22 +84,18 @@ def _named(given: Division, sources: Sequence[int | None]) -> Any:
 
 
 def plan_of(op: Op, meshes: Meshes | None) -> str | None:
-    """Return what a collective exchanges, as the attributes of a call; None of other operations.
+    """Return what a collective exchanges, as a call says it; None of other operations.
 
+    Words: the operation, what reduces, the dimensions, how many devices a group has, and these.
     Without ``meshes`` the devices' numbers are left out.
     """
     if op.name not in _PLANS:
         return None
     axis, other = (0 if name is None else op.attributes[name] for name in _PLANS[op.name])
     rows = _rows(op, meshes)
-    numbers = ", ".join(map(str, rows.ravel().tolist()))
-    groups = f"array<i64: {numbers}>" if numbers else "array<i64>"
     word = op.regions[0].ops[0].name if op.regions else "."
-    return (
-        f"{{axis = {axis} : i64, groups = {groups}, "
-        f'kind = "{op.name.partition(".")[2]}", op = "{word.partition(".")[2]}", '
-        f"other = {other} : i64, width = {rows.shape[1]} : i64}}"
-    )
+    words = [op.name, word, axis, other, rows.shape[1], *rows.ravel().tolist()]
+    return " ".join(str(each).rpartition(".")[2] or "-" for each in words)
 
 
 def _rows(op: Op, meshes: Meshes | None) -> np.ndarray[Any, Any]:

@@ -22,7 +22,7 @@ from devrt.distributed.collectives.reductions import (
 )
 from devrt.errors import UnimplementedError
 
-__all__ = ["Connect", "Plan", "exchange"]
+__all__ = ["Connect", "Plan", "exchange", "is_in_place", "processes_of", "result_shape"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[int, Array]
@@ -81,6 +81,12 @@ class _Part:
         """How many devices a process has in a group at most: blocks are padded to it."""
         return max(len(self.members(g, p)) for g in self.groups for p in self.processes)
 
+    @property
+    def is_even(self) -> bool:
+        """Whether every process has as many devices in each group as any other."""
+        most = self.most
+        return all(len(self.members(g, p)) == most for g in self.groups for p in self.processes)
+
 
 def exchange(
     plan: Plan, given: Arrays, results: Arrays, owners: Sequence[int], me: int, connect: Connect
@@ -111,6 +117,28 @@ def exchange(
         if me in processes:
             peers = connect(processes) if len(processes) > 1 else None
             run(_Part(plan, processes, groups, owners, me, peers), given, results)
+
+
+def processes_of(plan: Plan, owners: Sequence[int]) -> list[tuple[int, ...]]:
+    """Return which sets of processes exchange, in the order in which each of them does."""
+    return [processes for processes, _ in _by_processes(plan, owners) if len(processes) > 1]
+
+
+def result_shape(plan: Plan, shape: Sequence[int]) -> tuple[int, ...]:
+    """Return the shape of what a device gets for an array of some shape."""
+    made, count = list(shape), len(plan.groups[0]) if plan.groups else 1
+    if plan.kind == "all_gather":
+        made[plan.axis] *= count
+    elif plan.kind in ("all_to_all", "reduce_scatter"):
+        made[plan.axis] //= count
+    if plan.kind == "all_to_all":
+        made[plan.other] *= count
+    return tuple(made)
+
+
+def is_in_place(plan: Plan) -> bool:
+    """Return whether a result may lie where its device's array does."""
+    return plan.kind == "all_reduce"
 
 
 def _by_processes(
@@ -177,12 +205,38 @@ def _all_reduce_in_place(part: _Part, op: str, given: Arrays, results: Arrays) -
 
 
 def _reduce_scatter(part: _Part, given: Arrays, results: Arrays) -> None:
+    if part.peers is not None and part.is_even:
+        _reduce_scatter_even(part, part.peers, given, results)
+        return
     op, axis = _REDUCTIONS[part.plan.op], part.plan.axis
     for group, total in zip(part.groups, _totals(part, given), strict=True):
         for device in part.mine(group):
             result = results[device]
             whole = finished(total, result.dtype, op, 1).reshape(given[device].shape)
             result[...] = np.split(whole, len(group), axis)[group.index(device)]
+
+
+def _reduce_scatter_even(
+    part: _Part, peers: HostCollectives, given: Arrays, results: Arrays
+) -> None:
+    """Reduce where each process gets no more than what its devices do."""
+    op, axis = _REDUCTIONS[part.plan.op], part.plan.axis
+    count = len(part.groups)
+    sent: Array | None = None
+    for number, group in enumerate(part.groups):
+        total = reduced([prepared(given[device]) for device in part.mine(group)], op)
+        pieces = np.split(total, len(group), axis)
+        if sent is None:
+            shape = (len(part.processes), count, part.most, *pieces[0].shape)
+            sent = np.empty(shape, total.dtype)
+        for device, piece in zip(group, pieces, strict=True):
+            rank, at = _place(part, group, device)
+            sent[rank, number, at] = piece
+    found = peers.reduce_scatter([sent], op)[0]
+    for number, group in enumerate(part.groups):
+        for at, device in enumerate(part.mine(group)):
+            result = results[device]
+            result[...] = finished(found[number, at], result.dtype, op, 1)
 
 
 # -- movements ------------------------------------------------------------------------------------

@@ -12,7 +12,7 @@ import numpy as np
 
 from devrt.contract import Collectives
 from devrt.distributed.collectives.losses import named_loss
-from devrt.distributed.collectives.reductions import check_reduction, finished, prepared
+from devrt.distributed.collectives.reductions import check_reduction, finished, prepared, reduced
 from devrt.errors import ClosedError, InvalidArgumentError, InvalidTypeError, PeerLostError
 
 __all__ = ["HostCollectives"]
@@ -204,9 +204,9 @@ class HostCollectives(Collectives):
         x[...] = self.reduce_numbers(x, op)
 
     def reduce_scatter_numbers(self, x: Array, op: str) -> Array:
-        """Return this rank's block of the reduction."""
-        block = x.size // self._size
-        return self.reduce_numbers(x, op)[self._rank * block : (self._rank + 1) * block]
+        """Return this rank's block of the reduction: each rank reduces what it is sent."""
+        sent = x.view(np.uint8).reshape(self._size, -1)
+        return reduced(list(self.exchange_bytes(sent).view(x.dtype)), op)
 
     @abc.abstractmethod
     def gather_bytes(self, x: Array) -> Array:

@@ -1,8 +1,10 @@
 """What answers the collectives of programs that run on the devices of several processes.
 
 A program's devices run at once, each in a thread of the compiler's. The last one that comes to a
-collective exchanges with the other processes for all of them. Programs call their collectives one
-after the other, so devices of one program are at the same one.
+collective exchanges with the other processes for all of them. Programs begin their collectives one
+after the other, each with the next number, by which those of several devices are the same one.
+A call that only begins one leaves the exchange to a lane, a thread with connections of its own, and
+waits for nothing: so no order in which a compiler runs calls keeps processes waiting for ever.
 """
 
 from __future__ import annotations
@@ -18,8 +20,16 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from devrt.distributed.collectives.among_devices import Plan, exchange
+from devrt._support import caches
+from devrt.distributed.collectives.among_devices import (
+    Plan,
+    exchange,
+    is_in_place,
+    processes_of,
+    result_shape,
+)
 from devrt.distributed.collectives.host import HostCollectives
+from devrt.distributed.collectives.lanes import Lane
 from devrt.errors import DeadlineExceededError, InvalidArgumentError, UnimplementedError
 
 if TYPE_CHECKING:
@@ -28,11 +38,16 @@ if TYPE_CHECKING:
 __all__ = ["ProgramDevices", "answer", "collectives_of", "use_collectives"]
 
 _given: weakref.WeakKeyDictionary[Any, CpuCollectives] = weakref.WeakKeyDictionary()
-_communicators: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], HostCollectives]]
+_communicators: weakref.WeakKeyDictionary[Any, dict[tuple[tuple[int, ...], int], HostCollectives]]
 _communicators = weakref.WeakKeyDictionary()
 _running: weakref.WeakValueDictionary[int, ProgramDevices] = weakref.WeakValueDictionary()
 _numbers = itertools.count()
 _WAIT_SECONDS = 600.0  # beyond the deadline of any exchange that another device is in
+_LARGE, _KEPT = 64 << 10, 256 << 20  # bytes
+
+Array = np.ndarray[Any, np.dtype[Any]]
+_Number = ctypes.c_int32
+_Pair = _Number * 2
 
 
 def use_collectives(client: Client, collectives: CpuCollectives) -> None:
@@ -93,7 +108,8 @@ class ProgramDevices:
             )
             raise InvalidArgumentError(msg, operation="execute")
         self._lock = threading.Lock()
-        self._round = _Round()
+        self._rounds: dict[int, _Round] = {}
+        self._lanes: dict[int, Lane] = {}
         self.key = next(_numbers)
         _running[self.key] = self
 
@@ -115,18 +131,80 @@ class ProgramDevices:
             raise UnimplementedError(msg, operation="execute", platform=client.platform)
         collectives_of(client)
 
+    def connect(self, plans: Sequence[str]) -> None:
+        """Connect the processes of a program's calls; each of them does, before the first one.
+
+        Parameters
+        ----------
+        plans
+            What the calls exchange, in the program's order, which is one for all processes.
+        """
+        for text in plans:
+            plan, lane = _plan(text)
+            self._lanes.setdefault(lane, Lane())
+            for processes in processes_of(plan, self._owners):
+                if self._me in processes:
+                    self._peers(processes, lane)
+
     def answer(self, call: DeviceCall, device: int) -> None:
         """Answer a call of one device: wait for the others, and exchange."""
-        with self._lock:
-            round_ = self._round
-            round_.calls[device] = call
-            is_last = len(round_.calls) == len(self.numbers)
-            if is_last:
-                self._round = _Round()
+        ticket = _number(call.arguments[1])
+        given, result = _array(call.arguments[2]), _array(call.results[1])
+        round_, is_last = self._come(call, ticket, device, given, result)
         if is_last:
-            self._exchange(round_)
-        elif not round_.done.wait(_WAIT_SECONDS):
-            missing = sorted(set(self.numbers) - round_.calls.keys())
+            self._lanes[round_.lane].run(lambda: self._exchange(round_))
+        self._wait(round_, device)
+        self._leave(round_, ticket, device)
+        _set_number(call.results[0], ticket + 1)
+
+    def begin(self, call: DeviceCall, device: int) -> None:
+        """Take what a device gives; the last device's lets the exchange begin."""
+        ticket = _number(call.arguments[1])
+        x = _array(call.arguments[2])
+        plan, _ = _plan(call.attributes["plan"])
+        given = _staging.take(x.shape, x.dtype)
+        given[...] = x
+        result = given if is_in_place(plan) else _staging.take(result_shape(plan, x.shape), x.dtype)
+        round_, is_last = self._come(call, ticket, device, given, result)
+        if is_last:
+            self._lanes[round_.lane].submit(lambda: self._exchange(round_))
+        _set_number(call.results[0], ticket + 1)
+
+    def end(self, call: DeviceCall, device: int) -> None:
+        """Give a device what an exchange that it began has brought."""
+        order, ticket = _number(call.arguments[1]), _number(call.arguments[2]) - 1
+        round_ = self._rounds[_wrapped(ticket)]
+        self._wait(round_, device)
+        result = round_.results[device]
+        _array(call.results[1])[...] = result
+        _staging.give(result)
+        if round_.given[device] is not result:
+            _staging.give(round_.given[device])
+        self._leave(round_, ticket, device)
+        _set_number(call.results[0], order)
+
+    def _come(
+        self, call: DeviceCall, ticket: int, device: int, given: Array, result: Array
+    ) -> tuple[_Round, bool]:
+        """Add a device to a collective; return that, and whether all devices have come."""
+        text = call.attributes["plan"]
+        with self._lock:
+            round_ = self._rounds.setdefault(_wrapped(ticket), _Round(text))
+            if round_.text != text:
+                msg = f"devices of one program are at different collectives: {text}, {round_.text}."
+                raise InvalidArgumentError(msg, operation="collective")
+            round_.given[device], round_.results[device] = given, result
+            return round_, len(round_.given) == len(self.numbers)
+
+    def _leave(self, round_: _Round, ticket: int, device: int) -> None:
+        with self._lock:
+            round_.left.add(device)
+            if len(round_.left) == len(self.numbers):
+                del self._rounds[_wrapped(ticket)]
+
+    def _wait(self, round_: _Round, device: int) -> None:
+        if not round_.done.wait(_WAIT_SECONDS):
+            missing = sorted(set(self.numbers) - round_.given.keys())
             msg = (
                 f"device {device} of a program waited {_WAIT_SECONDS:g} s at a collective for "
                 f"devices {missing} of its own process. Look for their errors."
@@ -137,69 +215,129 @@ class ProgramDevices:
 
     def _exchange(self, round_: _Round) -> None:
         try:
-            self._run(round_.calls)
+            connect = functools.partial(self._peers, lane=round_.lane)
+            exchange(round_.plan, round_.given, round_.results, self._owners, self._me, connect)
         except BaseException as error:  # noqa: BLE001  the other devices must not wait for ever
             round_.error = error
         finally:
             round_.done.set()
 
-    def _run(self, calls: dict[int, DeviceCall]) -> None:
-        plans = {device: _plan(**_frozen(call.attributes)) for device, call in calls.items()}
-        plan, *others = plans.values()
-        if any(other != plan for other in others):
-            msg = f"devices of one program are at different collectives: {plans}."
-            raise InvalidArgumentError(msg, operation="collective")
-        given = {device: _array(call.arguments[2]) for device, call in calls.items()}
-        results = {device: _array(call.results[1]) for device, call in calls.items()}
-        exchange(plan, given, results, self._owners, self._me, self._connected)
-        for call in calls.values():
-            _array(call.results[0])[...] = 0
-
-    def _connected(self, processes: tuple[int, ...]) -> HostCollectives:
+    def _peers(self, processes: tuple[int, ...], lane: int) -> HostCollectives:
         known = _communicators.setdefault(self._client, {})
-        found = known.get(processes)
+        found = known.get((processes, lane))
         if found is None:
-            found = known[processes] = collectives_of(self._client).make_communicator(
+            found = collectives_of(self._client).make_communicator(
                 processes, processes.index(self._me)
             )
+            known[processes, lane] = found
         return found
 
 
 class _Round:
     """One collective of a program, as its devices of this process come to it."""
 
-    def __init__(self) -> None:
-        self.calls: dict[int, DeviceCall] = {}
+    def __init__(self, text: str) -> None:
+        self.text = text
+        self.plan, self.lane = _plan(text)
+        self.given: dict[int, Array] = {}
+        self.results: dict[int, Array] = {}
+        self.left: set[int] = set()
         self.done = threading.Event()
         self.error: BaseException | None = None
 
 
+class _Staging:
+    """Memory of the host for what is under way; large blocks are kept for the next time."""
+
+    def __init__(self) -> None:
+        self._lock = threading.Lock()
+        self._blocks: dict[int, list[Array]] = {}
+        self._bytes = 0
+
+    def take(self, shape: tuple[int, ...], dtype: np.dtype[Any]) -> Array:
+        """Return an array."""
+        size = math.prod(shape) * dtype.itemsize
+        with self._lock:
+            blocks = self._blocks.get(size)
+            block = blocks.pop() if blocks else None
+            self._bytes -= 0 if block is None else size
+        found: Array = np.empty(size, np.uint8) if block is None else block
+        return found.view(dtype).reshape(shape)
+
+    def give(self, array: Array) -> None:
+        """Take an array back, which nobody uses any more."""
+        size = array.nbytes
+        with self._lock:
+            if size >= _LARGE and self._bytes + size <= _KEPT:
+                self._blocks.setdefault(size, []).append(array.reshape(-1).view(np.uint8))
+                self._bytes += size
+
+    def clear(self) -> None:
+        """Release what is kept."""
+        with self._lock:
+            self._blocks.clear()
+            self._bytes = 0
+
+
+_staging = _Staging()
+caches.register(_staging.clear)
+
+
 def answer(call: DeviceCall) -> None:
     """Answer a custom call of a program; its first argument says of which, and of which device."""
-    device, key = _array(call.arguments[0]).tolist()
+    device, devices = _caller(call)
+    devices.answer(call, device)
+
+
+def begin(call: DeviceCall) -> None:
+    """Answer the custom call that begins a collective."""
+    device, devices = _caller(call)
+    devices.begin(call, device)
+
+
+def end(call: DeviceCall) -> None:
+    """Answer the custom call that ends a collective."""
+    device, devices = _caller(call)
+    devices.end(call, device)
+
+
+def _caller(call: DeviceCall) -> tuple[int, ProgramDevices]:
+    device, key = _Pair.from_address(call.arguments[0].address)
     devices = _running.get(key)
     if devices is None:
         msg = "the program that calls a collective is gone."
         raise InvalidArgumentError(msg, operation="collective")
-    devices.answer(call, device)
+    return device, devices
 
 
 @functools.lru_cache(maxsize=1024)
-def _plan(kind: str, op: str, groups: tuple[int, ...], width: int, axis: int, other: int) -> Plan:
-    rows = [groups[i : i + width] for i in range(0, len(groups), width)]
+def _plan(text: str) -> tuple[Plan, int]:
+    """Return what a call exchanges, and on which lane."""
+    lane, kind, op, axis, other, width, *numbers = text.split()
+    step, devices = int(width), tuple(map(int, numbers))
+    rows = [devices[i : i + step] for i in range(0, len(devices), step)]
     members = tuple(tuple(device for device in row if device >= 0) for row in rows)
-    return Plan(kind, op, members, axis, other)
+    return Plan(kind, op, members, int(axis), int(other)), int(lane)
 
 
-def _frozen(attributes: dict[str, Any]) -> dict[str, Any]:
-    return {**attributes, "groups": tuple(np.asarray(attributes["groups"]).tolist())}
+def _number(buffer: RawBuffer) -> int:
+    return _Number.from_address(buffer.address).value
 
 
-def _array(buffer: RawBuffer) -> np.ndarray[Any, Any]:
+def _set_number(buffer: RawBuffer, value: int) -> None:
+    _Number.from_address(buffer.address).value = value  # which wraps around
+
+
+def _wrapped(ticket: int) -> int:
+    """Return a ticket as the key of its collective, of numbers that wrap around."""
+    return ticket & 0xFFFFFFFF
+
+
+def _array(buffer: RawBuffer) -> Array:
     """Return a program's memory as an array; it is dense, in row-major order."""
     size = math.prod(buffer.shape) * buffer.dtype.itemsize
     if not size:
         return np.empty(buffer.shape, buffer.dtype)
     raw: Any = (ctypes.c_uint8 * size).from_address(buffer.address)
-    made: np.ndarray[Any, Any] = np.frombuffer(raw, np.uint8)
+    made: Array = np.frombuffer(raw, np.uint8)
     return made.view(buffer.dtype).reshape(buffer.shape)

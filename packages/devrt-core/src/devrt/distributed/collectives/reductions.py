@@ -68,7 +68,8 @@ def reduced(parts: Sequence[Array], op: str) -> Array:
 
 def reduce_into(total: Array, parts: Sequence[Array], op: str) -> None:
     """Fill an array with `prepared` parts reduced in the order of their ranks."""
-    total[...] = parts[0]
+    if total is not parts[0]:
+        total[...] = parts[0]
     for part in parts[1:]:
         with np.errstate(all="ignore"):  # as devices do
             _ARITHMETIC[op](total, part, out=total)
