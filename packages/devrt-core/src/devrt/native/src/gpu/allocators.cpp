@@ -161,8 +161,7 @@ Status PinnedAllocator::ask(const Call& call, const char* operation) const {
     status = device->health();
     if (!status.ok()) continue;
     const Current current(device->driver(), device->context());
-    const bool is_current = current.result() == kSuccess;
-    status = device->status(is_current ? call(device->driver()) : current.result(), operation);
+    status = device->status(call(device->driver(), current.result()), operation);
     if (device->health().ok()) return status;
   }
   return status;
@@ -174,8 +173,9 @@ void* PinnedAllocator::allocate(std::size_t bytes, std::size_t alignment) {
   if (alignment > 4096) return nullptr;
   void* data = nullptr;
   const Status status = ask(
-      [&](const Driver& driver) {
-        return driver.call.host_allocate(&data, bytes, kForAllContexts);
+      [&](const Driver& driver, Result current) {
+        return current == kSuccess ? driver.call.host_allocate(&data, bytes, kForAllContexts)
+                                   : current;
       },
       "host_allocate");
   if (status.code() == StatusCode::kResourceExhausted) return nullptr;
@@ -191,7 +191,8 @@ void PinnedAllocator::deallocate(void* data, std::size_t) noexcept {
     std::lock_guard lock(mutex_);
     regions_.erase(static_cast<const std::byte*>(data));
   }
-  (void)ask([&](const Driver& driver) { return driver.call.host_free(data); }, "host_free");
+  // Whatever context is current then: the memory is of all of them, and would be lost otherwise.
+  (void)ask([&](const Driver& driver, Result) { return driver.call.host_free(data); }, "host_free");
 }
 
 bool PinnedAllocator::owns(const void* data) const noexcept {

@@ -77,7 +77,8 @@ class PinnedAllocator final : public HostAllocator {
   bool owns(const void* data) const noexcept;
 
  private:
-  /// Calls the driver for one device after the other, until one is not lost.
+  /// Calls the driver for one device after the other, until one is not lost; `call` is given how
+  /// the device's context was made current.
   template <class Call>
   Status ask(const Call& call, const char* operation) const;
   bool is_forked() const noexcept { return devices_.front()->is_forked(); }
