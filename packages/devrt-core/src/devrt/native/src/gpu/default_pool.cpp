@@ -69,10 +69,11 @@ void give_back(const GpuDevice& device, PoolHandle* pool, const PoolSettingList&
 
 }  // namespace
 
-bool has_pools(const GpuDevice& device) noexcept {
+bool has_pools(const GpuDevice& device) {
   const Driver& driver = device.driver();
   int has = 0;
-  (void)driver.call.device_attribute(&has, driver.attributes.memory_pools, device.number());
+  device.check(driver.call.device_attribute(&has, driver.attributes.memory_pools, device.number()),
+               "device_attribute");
   return has > 0;
 }
 

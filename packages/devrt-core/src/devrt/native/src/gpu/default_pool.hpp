@@ -7,8 +7,9 @@
 
 namespace devrt::gpu {
 
-/// Returns whether a device has memory pools.
-bool has_pools(const GpuDevice& device) noexcept;
+/// Returns whether a device has memory pools. Throws what the driver says: taken for "no", it would
+/// leave peers without access to memory that is in a pool after all.
+bool has_pools(const GpuDevice& device);
 
 /// Returns a device's default pool; throws what the driver says.
 PoolHandle* default_pool(const GpuDevice& device);
