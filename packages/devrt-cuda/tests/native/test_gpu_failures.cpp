@@ -3,6 +3,7 @@
 #include <array>
 #include <atomic>
 #include <functional>
+#include <future>
 #include <string_view>
 
 #include "gpu_client.hpp"
@@ -161,6 +162,23 @@ std::string scenario(const char* function, std::uint64_t call, const char* code)
          code;
 }
 
+void check_gave_all_back(const std::string& about) {
+  const std::string living = devrt_simulator_living();
+  const bool is_empty = living.find(
+                            "device=0 managed=0 pinned=0 registered=0 streams=0 "
+                            "events=0 modules=0 communicators=0 contexts=0") == 0;
+  if (!is_empty) throw std::runtime_error(about + ": " + living);
+}
+
+/// Takes and gives back memory of a device that is not the first.
+void allocate_of_each_kind(const std::vector<pjrt::Option>& options) {
+  const auto client = Client::make(options_with(options));
+  for (const char* const kind : {"device", "pinned_host", "managed"}) {
+    (void)attempt([&] { (void)memory_of(*client, 1, kind).allocate(4 * kMiB); });
+  }
+  client->close();
+}
+
 /// Fails each call of a function in turn, or where there are many, some of them.
 void fail_each_call(const char* function, std::uint64_t count, const char* code,
                     const std::vector<pjrt::Option>& options) {
@@ -175,11 +193,7 @@ void fail_each_call(const char* function, std::uint64_t count, const char* code,
       throw std::runtime_error(settings + ": " + error.what());
     }
     check_no_reports(settings);
-    const std::string living = devrt_simulator_living();
-    const bool is_empty = living.find(
-                              "device=0 managed=0 pinned=0 registered=0 streams=0 "
-                              "events=0 modules=0 communicators=0 contexts=0") == 0;
-    if (!is_empty && !gives_back(function)) throw std::runtime_error(settings + ": " + living);
+    if (!gives_back(function)) check_gave_all_back(settings);
   }
 }
 
@@ -242,6 +256,51 @@ TEST_CASE(gpu_call_that_fails_is_a_typed_error_and_leaks_nothing) {
 
 TEST_CASE(gpu_call_that_finds_no_memory_is_a_typed_error_and_leaks_nothing) {
   fail_every_function("bfc", "out_of_memory");
+}
+
+TEST_CASE(gpu_whose_pools_are_not_told_is_not_taken_for_one_without_them) {
+  const std::vector<pjrt::Option> options{{"allocator", std::string("cuda_async")}};
+  std::uint64_t call = 0;
+  do {
+    const std::string settings = scenario("cuDeviceGetAttribute", ++call, "unknown");
+    configure(settings);
+    run(options);
+    check_no_reports(settings);
+  } while (devrt_simulator_count("cuDeviceGetAttribute") >= call);
+}
+
+TEST_CASE(gpu_context_that_could_not_be_restored_is_not_taken_for_current) {
+  configure(scenario("cuCtxSetCurrent", 3, "unknown"));
+  const Driver& driver = driver_in(SIMULATOR);
+  CHECK(driver.call.init(0) == kSuccess);
+  Context first = 0, second = 0, now = 0;
+  CHECK(driver.retain(0, &first) == kSuccess && driver.retain(1, &second) == kSuccess);
+  // In a thread that knows no context yet.
+  std::async(std::launch::async, [&] {
+    const Current outer(driver, first);
+    {
+      const Current inner(driver, second);
+    }
+    const Current again(driver, first, Current::kUnlessKnown);
+    (void)driver.get_current(&now);
+  }).get();
+  CHECK(now == first);
+}
+
+TEST_CASE(gpu_memory_is_given_back_where_its_context_cannot_be_made_current) {
+  for (const char* const allocator : {"cuda_async", "bfc", "platform"}) {
+    for (const char* const function : {"cuCtxGetCurrent", "cuCtxSetCurrent"}) {
+      std::uint64_t call = 0;
+      do {
+        const std::string settings = scenario(function, ++call, "unknown");
+        configure(settings);
+        const auto part = [&] { allocate_of_each_kind({{"allocator", std::string(allocator)}}); };
+        // In a thread that knows no context yet: so each run makes the same calls.
+        std::async(std::launch::async, [&] { (void)attempt(part); }).get();
+        check_gave_all_back(std::string(allocator) + " " + settings);
+      } while (devrt_simulator_count(function) >= call);
+    }
+  }
 }
 
 TEST_CASE(gpu_that_is_lost_midway_leaves_the_others_at_work) {

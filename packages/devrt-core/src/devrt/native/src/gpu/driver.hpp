@@ -320,8 +320,9 @@ class Current {
   ~Current() {
     held_ = outer_;
     if (!is_changed_) return;
-    (void)driver_.set_current(before_);
-    known_ = before_;
+    const bool is_restored = driver_.set_current(before_) == kSuccess;
+    known_ = is_restored ? before_ : 0;
+    if (!is_restored) held_ = -1;  // the outer one's is not current any more
   }
   Result result() const noexcept { return result_; }
 
