@@ -5,6 +5,7 @@ import json
 import socket
 import struct
 import threading
+import time
 
 import numpy as np
 import pytest
@@ -12,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import devrt
+from certificates import certificates
 from devrt import xla_client
 from devrt.distributed.transfer.frames import PROTOCOL, Op
 from devrt.errors import DistributedError, StatusCode
@@ -198,6 +200,111 @@ def test_further_connections_than_are_allowed_end_at_once(client):
         with contextlib.suppress(OSError):  # it may have ended before
             third.sendall(HELLO)
         assert answer(third) is None
+
+
+@pytest.fixture
+def patient(monkeypatch):
+    """Have silent connections end by no time of their own."""
+    from devrt.distributed.transfer import listening
+
+    monkeypatch.setattr(listening, "_HANDSHAKE_SECONDS", 600)
+
+
+@pytest.mark.usefixtures("patient")
+def test_connections_that_say_nothing_keep_nobody_out(client):
+    """The oldest of them is ended for the next one, and counts."""
+    bounds = transfer.TransferBounds(connections=4)
+    server = transfer.start_transfer_server(client, token="t", bounds=bounds)
+    silent = []
+    with server, contextlib.ExitStack() as stack:
+        for _ in range(8):
+            silent.append(stack.enter_context(connected(server)))
+        for peer in silent[:6]:
+            assert answer(peer) is None
+        assert server.refused >= 6
+        with server.connect(server.address()) as connection:
+            x = devrt.device_put(np.ones((2, 3)), client.devices()[0])
+            server.await_pull(1, x)
+            assert np.asarray(connection.pull(1, x, timeout=60)).sum() == 6
+
+
+@pytest.mark.usefixtures("patient")
+def test_handshakes_that_never_end_keep_nobody_out_and_wrong_ones_count(client, tmp_path):
+    files = certificates(tmp_path / "files")
+    bounds = transfer.TransferBounds(connections=4)
+    server = transfer.start_transfer_server(client, bounds=bounds, **files)
+    with server, contextlib.ExitStack() as stack:
+        silent = [stack.enter_context(connected(server)) for _ in range(6)]
+        for peer in silent[:4]:
+            peer.sendall(b"\x16\x03\x01")  # the beginning of a handshake
+        for peer in silent[:4]:
+            assert answer(peer) is None
+        assert server.refused == 4
+        with connected(server) as peer:  # for which the fifth is ended
+            peer.sendall(b"GET / HTTP/1.1\r\n\r\n")
+            with contextlib.suppress(ConnectionError):
+                while peer.recv(100):  # the alert
+                    pass
+        with server.connect(server.address()) as connection:
+            x = devrt.device_put(np.ones((2, 3)), client.devices()[0])
+            server.await_pull(1, x)
+            assert np.asarray(connection.pull(1, x, timeout=60)).sum() == 6
+        assert server.refused >= 6
+
+
+def test_who_ends_before_it_has_begun_is_counted(server):
+    with connected(server) as peer:
+        peer.shutdown(socket.SHUT_WR)
+        assert answer(peer) is None
+    assert server.refused == 1
+
+
+def test_more_requests_than_one_connection_may_make_are_refused(client):
+    bounds = transfer.TransferBounds(requests_per_second=5)
+    server = transfer.start_transfer_server(client, token="t", bounds=bounds)
+    with server, admitted(server) as peer:
+        codes = []
+        for _ in range(40):
+            peer.sendall(message(Op.PULL, PULL))
+            codes.append(answer(peer)[0])
+        assert set(codes) == {StatusCode.DEADLINE_EXCEEDED, StatusCode.RESOURCE_EXHAUSTED}
+        assert server.refused == codes.count(StatusCode.RESOURCE_EXHAUSTED)
+        with admitted(server) as other:  # which has a rate of its own
+            other.sendall(message(Op.PULL, PULL))
+            assert answer(other)[0] == StatusCode.DEADLINE_EXCEEDED
+
+
+def test_many_parts_that_have_nothing_are_refused(client):
+    server = transfer.start_transfer_server(client, token="t")
+    with server, admitted(server) as peer:
+        server.await_pull(1, devrt.device_put(np.ones((2, 3)), client.devices()[0]))
+        peer.sendall(message(Op.PULL, PULL))
+        lease = answer(peer)[1]["lease"]
+        for count, code in ((1025, StatusCode.RESOURCE_EXHAUSTED), (1024, StatusCode.OK)):
+            parts = [[0, 0, [0, 0], [0, 0]]] * count
+            peer.sendall(message(Op.READ, {"lease": lease, "regions": parts}))
+            assert answer(peer)[0] == code
+
+
+def test_who_reads_too_slowly_is_ended_and_frees_what_it_holds(client, monkeypatch):
+    from devrt.distributed.transfer import server as module
+
+    x = devrt.device_put(np.ones((512, 1024)), client.devices()[0])
+    bounds = transfer.TransferBounds(stall_seconds=60, least_bytes_per_second=1 << 20)
+    server = transfer.start_transfer_server(client, token="t", bounds=bounds)
+    with server, admitted(server) as peer:
+        server.await_pull(1, x)
+        peer.sendall(message(Op.PULL, {**PULL, "arrays": [[[512, 1024], "float64"]]}))
+        lease = answer(peer)[1]["lease"]
+        # Of 4 MiB at 1 MiB a second, after 60 s in which it may be silent: over since a second.
+        monkeypatch.setattr(module, "monotonic", lambda: time.monotonic() - 65)
+        columns = [[0, 0, [0, 0], [512, 1023]]]  # which have to be copied
+        peer.sendall(message(Op.READ, {"lease": lease, "regions": columns}))
+        assert answer(peer) is None
+        assert server.refused == 1
+        budget = server._server._copies
+        budget.take(budget._limit, 60)  # waits until all is given back
+        server._server.offers.lease(1, 60)  # and so for the offer
 
 
 @settings(max_examples=200, deadline=None)

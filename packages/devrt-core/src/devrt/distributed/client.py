@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt._support.record import record
+from devrt.distributed.arguments import milliseconds, number, octets, process, processes, text
 from devrt.distributed.connection import Connection
 from devrt.distributed.engines import Location, check_security, location_of
 from devrt.distributed.etcd.opening import opened
@@ -15,7 +16,6 @@ from devrt.distributed.security import Security
 from devrt.distributed.session import Session
 from devrt.distributed.stored.session import StoredSession
 from devrt.distributed.wire_session import WireSession
-from devrt.errors import InvalidArgumentError
 
 __all__ = ["DistributedRuntimeClient", "Times"]
 
@@ -54,10 +54,8 @@ class DistributedRuntimeClient:
         shutdown_on_destruction: bool = False,
         use_compression: bool = False,
     ) -> None:
-        location = location_of(address)
-        if node_id < 0:
-            msg = f"process id {node_id} is negative. Ids are 0 to the number of processes - 1."
-            raise InvalidArgumentError(msg, process=node_id)
+        location = location_of(text(address, "address"))
+        node_id = process(node_id, "node_id")
         self._times = times
         self._session = _session(location, node_id, times, security, on_loss, use_compression)
         how = self._session.leave if shutdown_on_destruction else self._session.close
@@ -100,7 +98,8 @@ class DistributedRuntimeClient:
 
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
         """Return the bytes of a key; wait for it to be set."""
-        return self._session.awaited(key, timeout_in_ms / 1000)
+        seconds = milliseconds(timeout_in_ms) / 1000
+        return self._session.awaited(text(key, "key"), seconds)
 
     def key_value_try_get(self, key: str) -> str:
         """Return the text of a key; ``NOT_FOUND`` if it is not there."""
@@ -108,15 +107,15 @@ class DistributedRuntimeClient:
 
     def key_value_try_get_bytes(self, key: str) -> bytes:
         """Return the bytes of a key; ``NOT_FOUND`` if it is not there."""
-        return self._session.get(key)
+        return self._session.get(text(key, "key"))
 
     def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
         """Set a key; ``ALREADY_EXISTS`` if it is there and may not be overwritten."""
-        self.key_value_set_bytes(key, value.encode(), allow_overwrite)
+        self._session.set(text(key, "key"), text(value, "value").encode(), allow_overwrite)
 
     def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None:
         """Set a key to bytes."""
-        self._session.set(key, bytes(value), allow_overwrite)
+        self._session.set(text(key, "key"), octets(value), allow_overwrite)
 
     def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
         """Return the keys below one and their texts, by key."""
@@ -124,15 +123,15 @@ class DistributedRuntimeClient:
 
     def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
         """Return the keys below one and their bytes, by key."""
-        return self._session.directory(key)
+        return self._session.directory(text(key, "key"))
 
     def key_value_delete(self, key: str) -> None:
         """Delete a key and every key below it."""
-        self._session.delete(key)
+        self._session.delete(text(key, "key"))
 
     def key_value_increment(self, key: str, increment: int) -> int:
         """Add to a key's number, which begins at 0; return the sum."""
-        return self._session.increment(key, increment)
+        return self._session.increment(text(key, "key"), number(increment, "increment"))
 
     def wait_at_barrier(
         self, barrier_id: str, timeout_in_ms: int, process_ids: Sequence[int] | None = None
@@ -146,11 +145,13 @@ class DistributedRuntimeClient:
         PeerLostError
             If one that is waited for is lost or leaves.
         """
-        self._session.barrier(barrier_id, timeout_in_ms / 1000, process_ids or ())
+        seconds = milliseconds(timeout_in_ms) / 1000
+        expected = () if process_ids is None else processes(process_ids)
+        self._session.barrier(text(barrier_id, "barrier_id"), seconds, expected)
 
     def get_live_nodes(self, process_ids: Sequence[int]) -> dict[int, int]:
         """Return those of some processes that are alive, and the incarnation of each."""
-        return self._session.alive(process_ids)
+        return self._session.alive(processes(process_ids))
 
 
 def _session(

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from typing import Any
 
 from devrt.distributed.aborting import aborting
+from devrt.distributed.arguments import seconds, secret
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
 from devrt.distributed.security import Bounds, Security
@@ -82,16 +83,16 @@ def get_distributed_runtime_service(
         If it cannot listen there, or gRPC is not installed.
     """
     limits = Limits(
-        heartbeat=100 if heartbeat_timeout is None else heartbeat_timeout,
-        register=3600 if cluster_register_timeout is None else cluster_register_timeout,
-        shutdown=300 if shutdown_timeout is None else shutdown_timeout,
+        heartbeat=_given(heartbeat_timeout, 100, "heartbeat_timeout"),
+        register=_given(cluster_register_timeout, 3600, "cluster_register_timeout"),
+        shutdown=_given(shutdown_timeout, 300, "shutdown_timeout"),
     )
     security = Security(
         mtls_cert_file,
         mtls_key_file,
         mtls_ca_file,
         mtls_peer_uri_prefix,
-        token,
+        secret(token),
         bool(verify_secure_credentials),
         etcd_user,
         etcd_password,
@@ -168,14 +169,14 @@ def get_distributed_runtime_client(
         Not connected yet.
     """
     times = Times(
-        rpc=120 if rpc_timeout is None else rpc_timeout,
-        connect=300 if init_timeout is None else init_timeout,
-        shutdown=300 if shutdown_timeout is None else shutdown_timeout,
-        heartbeat=100 if heartbeat_timeout is None else heartbeat_timeout,
+        rpc=_given(rpc_timeout, 120, "rpc_timeout"),
+        connect=_given(init_timeout, 300, "init_timeout"),
+        shutdown=_given(shutdown_timeout, 300, "shutdown_timeout"),
+        heartbeat=_given(heartbeat_timeout, 100, "heartbeat_timeout"),
     )
     is_verified = bool(verify_secure_credentials)
     files = (mtls_cert_file, mtls_key_file, mtls_ca_file)
-    security = Security(*files, None, token, is_verified, etcd_user, etcd_password)
+    security = Security(*files, None, secret(token), is_verified, etcd_user, etcd_password)
     return DistributedRuntimeClient(
         address,
         node_id,
@@ -185,3 +186,7 @@ def get_distributed_runtime_client(
         bool(shutdown_on_destruction),
         bool(use_compression),
     )
+
+
+def _given(value: float | None, default: float, name: str) -> float:
+    return default if value is None else seconds(value, name)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from devrt.distributed.arguments import count, text
 from devrt.distributed.cluster import Limits
 from devrt.distributed.engines import check_security, location_of
 from devrt.distributed.etcd.opening import opened
@@ -28,7 +29,8 @@ def begun(
     journal: str | None = None,
 ) -> AnyService:
     """Start a service; parameters are those of `get_distributed_runtime_service`."""
-    location = location_of(address)
+    location = location_of(text(address, "address"))
+    num_nodes = count(num_nodes, "num_nodes")
     if journal is not None and location.engine != "embedded":
         msg = f"a journal is of a service at host:port, and the address is {address!r}."
         raise InvalidArgumentError(msg, address=address)

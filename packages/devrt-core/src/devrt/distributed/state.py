@@ -12,6 +12,7 @@ from devrt._clusters import Membership
 from devrt._support.record import record
 from devrt.contract import Job
 from devrt.distributed.aborting import aborting
+from devrt.distributed.arguments import seconds, secret
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
@@ -211,12 +212,16 @@ def initialize(
         mtls_key_file,
         mtls_ca_file,
         mtls_peer_uri_prefix,
-        token,
+        secret(token),
         verify_secure_credentials,
         etcd_user,
         etcd_password,
     )
-    limits = Limits(heartbeat_timeout_seconds, initialization_timeout, shutdown_timeout_seconds)
+    limits = Limits(
+        seconds(heartbeat_timeout_seconds, "heartbeat_timeout_seconds"),
+        seconds(initialization_timeout, "initialization_timeout"),
+        seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
+    )
     how = _How(
         limits,
         security,

@@ -19,10 +19,12 @@ from typing import Any
 from devrt.distributed.faults import from_wire, to_wire
 from devrt.errors import DevrtError
 
-__all__ = ["PROTOCOL", "FrameError", "Op", "Stream", "error_record", "raise_error"]
+__all__ = ["MOST_REGIONS", "PROTOCOL", "FrameError", "Op", "Stream", "error_record", "raise_error"]
 
 PROTOCOL = 1
 """Which both sides must have; a change of what follows makes it another."""
+MOST_REGIONS = 1024
+"""How many parts of blocks one request may ask for."""
 _HEADER = struct.Struct("!BIQ")
 _AT_ONCE = 4 << 20  # what one call sends: a deadline is looked at between two
 

@@ -4,13 +4,16 @@ from __future__ import annotations
 
 import contextlib
 import socket
-from collections.abc import Callable
 from threading import Event, Lock, Thread
 from time import monotonic
+from typing import TYPE_CHECKING, Protocol
 
 from devrt.distributed.security import Security, bound_address, check_loopback
-from devrt.distributed.transfer.frames import Stream
+from devrt.distributed.transfer.frames import FrameError, Stream
 from devrt.errors import DistributedError, StatusCode
+
+if TYPE_CHECKING:
+    from ssl import SSLSocket
 
 __all__ = ["Listener", "address_of"]
 
@@ -18,6 +21,19 @@ _WHAT = "transfer server"
 _HANDSHAKE_SECONDS = 10.0
 _PAUSE_SECONDS = 0.1
 _WILDCARDS = {"0.0.0.0", "::"}  # only reached with allow_remote
+
+
+class Door(Protocol):
+    """What a listener's connections come to, each in its own thread."""
+
+    def admit(self, stream: Stream) -> bool:
+        """Return whether a connection may go on: what it begins with says so."""
+
+    def serve(self, stream: Stream) -> None:
+        """Answer a connection until it ends."""
+
+    def count(self) -> None:
+        """Note that a connection was refused."""
 
 
 class Listener:
@@ -29,10 +45,13 @@ class Listener:
         ``host:port``; port 0 takes one that is free.
     allow_remote, security
         Whether other machines may reach it, and how both sides know each other.
-    serve
-        Called in the connection's thread with its stream, which may stall for ``stall`` seconds.
+    door
+        Who comes in, what is answered, and where refusals are counted.
     connections
-        How many may be open; further ones are closed at once.
+        How many may be open; further ones are closed at once. Of those that have not shown who
+        they are, half as many: the oldest is ended, so that silent ones keep nobody out.
+    stall
+        Seconds that each may take for the next byte.
     """
 
     def __init__(
@@ -40,17 +59,18 @@ class Listener:
         address: str,
         allow_remote: bool,
         security: Security,
-        serve: Callable[[Stream], None],
+        door: Door,
         connections: int,
         stall: float,
     ) -> None:
         self._host, port = bound_address(address, _WHAT)
         check_loopback(self._host, allow_remote, security, _WHAT)
         security.tls_context(is_server=True)  # files that cannot be used are an error here
-        self._security, self._serve = security, serve
+        self._security, self._door = security, door
         self._connections, self._stall = connections, stall
         self._lock = Lock()
         self._open: set[Stream] = set()
+        self._unadmitted: dict[socket.socket, Stream] = {}  # the oldest first
         self._closing = Event()
         self._socket = _bound(self._host, port)
         Thread(target=self._accept, name="devrt-transfer-accept", daemon=True).start()
@@ -81,52 +101,90 @@ class Listener:
             except OSError:  # closed, or out of descriptors for now
                 self._closing.wait(_PAUSE_SECONDS)
                 continue
-            with self._lock:
-                is_full = self._closing.is_set() or len(self._open) >= self._connections
-                stream = Stream(connection, self._stall)
-                if not is_full:
-                    self._open.add(stream)
-            if is_full:
+            if not self._taken(connection):
+                self._door.count()
                 connection.close()
-                continue
-            Thread(
-                target=self._run, args=(connection, stream), name="devrt-transfer", daemon=True
-            ).start()
+
+    def _taken(self, connection: socket.socket) -> bool:
+        """Give a connection its thread, unless there are too many."""
+        stream = Stream(connection, self._stall)
+        with self._lock:
+            if len(self._unadmitted) >= max(1, self._connections // 2):
+                self._end_oldest()
+            if self._closing.is_set() or len(self._open) >= self._connections:
+                return False
+            self._open.add(stream)
+            self._unadmitted[connection] = stream
+        thread = Thread(
+            target=self._run, args=(connection, stream), name="devrt-transfer", daemon=True
+        )
+        try:
+            thread.start()
+        except RuntimeError:  # the system has no more threads for now
+            self._forget(connection, stream)
+            return False
+        return True
 
     def _run(self, connection: socket.socket, stream: Stream) -> None:
         used = stream
         try:
             connection.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            used = self._secured(connection, stream)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_KEEPALIVE, 1)
+            used, secured = self._wrapped(connection, stream)
+            if secured is not None:
+                self._shake_hands(secured)
             used.deadline = monotonic() + _HANDSHAKE_SECONDS
-            self._serve(used)
-        except OSError:
-            pass  # ended by its client, or by `close`
+            if self._door.admit(used):
+                with self._lock:
+                    self._unadmitted.pop(connection, None)
+                used.deadline = None
+                self._door.serve(used)
+        except (OSError, FrameError):
+            pass  # ended by its client, or by `close`, or not begun as one
         finally:
-            with self._lock:
-                self._open.discard(stream)
-                self._open.discard(used)
+            if self._forget(connection, stream, used) and not self._closing.is_set():
+                self._door.count()
             used.release()
             connection.close()
 
-    def _secured(self, connection: socket.socket, stream: Stream) -> Stream:
+    def _end_oldest(self) -> None:
+        """End the connection that has been silent for longest; its own thread closes it."""
+        connection = next(iter(self._unadmitted))
+        stream = self._unadmitted.pop(connection)
+        self._open.discard(stream)
+        self._door.count()
+        stream.close()
+
+    def _forget(self, connection: socket.socket, *streams: Stream) -> bool:
+        """Forget a connection; return whether it was not admitted, and this is the first to say."""
+        with self._lock:
+            self._open.difference_update(streams)
+            return self._unadmitted.pop(connection, None) is not None
+
+    def _wrapped(
+        self, connection: socket.socket, stream: Stream
+    ) -> tuple[Stream, SSLSocket | None]:
         context = self._security.tls_context(is_server=True)  # of the files as they are now
         if context is None:
-            return stream
-        connection.settimeout(_HANDSHAKE_SECONDS)
-        wrapped = context.wrap_socket(connection, server_side=True)
+            return stream, None
+        with self._lock:  # in which nobody ends the connection that is wrapped
+            if self._closing.is_set() or connection not in self._unadmitted:
+                raise ConnectionError("ended meanwhile")
+            wrapped = context.wrap_socket(
+                connection, server_side=True, do_handshake_on_connect=False
+            )
+            used = Stream(wrapped, self._stall)
+            self._open.discard(stream)
+            self._open.add(used)
+            self._unadmitted[connection] = used
+        return used, wrapped
+
+    def _shake_hands(self, wrapped: SSLSocket) -> None:
+        wrapped.settimeout(_HANDSHAKE_SECONDS)
+        wrapped.do_handshake()
         names = [value for kind, value in _names(wrapped.getpeercert()) if kind == "URI"]
         if not self._security.accepts_names(names):
-            wrapped.close()
             raise ConnectionError("a certificate of another job")
-        used = Stream(wrapped, self._stall)
-        with self._lock:
-            self._open.discard(stream)
-            if self._closing.is_set():
-                wrapped.close()
-                raise ConnectionError("closed meanwhile")
-            self._open.add(used)
-        return used
 
 
 def address_of(host: str, port: int) -> str:

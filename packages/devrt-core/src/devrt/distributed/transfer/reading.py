@@ -9,7 +9,7 @@ from threading import Thread
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
-from devrt.distributed.transfer.frames import FrameError, Op, Stream, raise_error
+from devrt.distributed.transfer.frames import MOST_REGIONS, FrameError, Op, Stream, raise_error
 from devrt.errors import DevrtError
 
 if TYPE_CHECKING:
@@ -17,11 +17,10 @@ if TYPE_CHECKING:
 
 __all__ = ["INLINE_BYTES", "REPLY_BYTES", "Reading", "Region", "check", "grouped", "read_inline"]
 
-REPLY_BYTES = 64 << 20
+REPLY_BYTES = 16 << 20
 """The longest record of an answer: the blocks of many arrays; most are far below."""
 INLINE_BYTES = 4 << 20
 """The most elements that come with the lease, in bytes: a pull of so few is one exchange less."""
-_MOST_REGIONS = 1024
 
 
 @record(frozen=True, slots=True)
@@ -172,7 +171,7 @@ def grouped(regions: Sequence[Region], most: int) -> list[list[Region]]:
     groups: list[list[Region]] = []
     size = most
     for region in regions:
-        if size + region.target.nbytes > most or len(groups[-1]) >= _MOST_REGIONS:
+        if size + region.target.nbytes > most or len(groups[-1]) >= MOST_REGIONS:
             groups.append([])
             size = 0
         groups[-1].append(region)

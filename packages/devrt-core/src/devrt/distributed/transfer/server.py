@@ -5,13 +5,22 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from threading import Lock
+from time import monotonic
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
 from devrt.distributed.faults import refused
+from devrt.distributed.quota import Rate
 from devrt.distributed.security import Security
 from devrt.distributed.transfer.budget import Budget
-from devrt.distributed.transfer.frames import PROTOCOL, FrameError, Op, Stream, error_record
+from devrt.distributed.transfer.frames import (
+    MOST_REGIONS,
+    PROTOCOL,
+    FrameError,
+    Op,
+    Stream,
+    error_record,
+)
 from devrt.distributed.transfer.listening import Listener
 from devrt.distributed.transfer.offers import Block, Lease, OfferedArray, Offers
 from devrt.errors import DevrtError, StatusCode
@@ -23,6 +32,7 @@ __all__ = ["PullServer", "TransferBounds"]
 
 Answer = tuple[dict[str, Any], list["np.ndarray"]]
 _OK = 0
+_CALLER = 0  # of a connection's own rate
 _HELLO_BYTES = 16 << 10
 _LONGEST_WAIT = 5.0  # then the client asks again: so a thread outlives its client by that
 
@@ -42,12 +52,19 @@ class TransferBounds:
     copied_bytes
         How much of what is being sent may be copies, which are made of elements that do not lie
         in the order in which they were requested; further requests wait.
+    requests_per_second
+        How many requests one connection may make; further ones are refused.
+    least_bytes_per_second
+        How fast the other side must take elements, on the average of a request; one that does not
+        is ended, so that nobody holds this process's memory by reading slowly.
     """
 
-    message_bytes: int = 4 << 20
+    message_bytes: int = 1 << 20
     connections: int = 256
     stall_seconds: float = 60.0
     copied_bytes: int = 1 << 30
+    requests_per_second: float = 10_000
+    least_bytes_per_second: float = 64 << 10
 
 
 class PullServer:
@@ -85,7 +102,7 @@ class PullServer:
                         address,
                         allow_remote,
                         security,
-                        self._serve,
+                        self,
                         bounds.connections,
                         bounds.stall_seconds,
                     )
@@ -110,20 +127,8 @@ class PullServer:
             listener.close()
         self.offers.close()
 
-    def _serve(self, stream: Stream) -> None:
-        leases: dict[str, Lease] = {}
-        try:
-            if self._admit(stream):
-                stream.deadline = None
-                while self._answer(stream, leases):
-                    pass
-        except FrameError:
-            self._count()  # nothing after it can be understood
-        finally:
-            for lease in leases.values():
-                self.offers.release(lease, is_done=False)
-
-    def _admit(self, stream: Stream) -> bool:
+    def admit(self, stream: Stream) -> bool:
+        """Return whether a connection has the token, and this protocol."""
         op, record, _ = stream.receive(_HELLO_BYTES)
         token = record.get("token", "")
         if op != Op.HELLO or not isinstance(token, str):
@@ -135,15 +140,33 @@ class PullServer:
             words = f"this transfer server has protocol {PROTOCOL}. Use one version of devrt."
             error = refused(StatusCode.FAILED_PRECONDITION, words)
         else:
-            stream.send(_OK, {"request_bytes": self._request_bytes, "addresses": self._further()})
             return True
-        self._refuse(stream, error)
+        stream.send(int(error.code), error_record(error))
         return False
+
+    def serve(self, stream: Stream) -> None:
+        """Greet a connection that was admitted, and answer its requests."""
+        stream.send(_OK, {"request_bytes": self._request_bytes, "addresses": self._further()})
+        leases: dict[str, Lease] = {}
+        rate = Rate(self._bounds.requests_per_second)
+        try:
+            while self._answer(stream, leases, rate):
+                pass
+        except FrameError:
+            self.count()  # nothing after it can be understood
+        finally:
+            for lease in leases.values():
+                self.offers.release(lease, is_done=False)
+
+    def count(self) -> None:
+        """Note that a connection or a request was refused."""
+        with self._lock:
+            self._refused += 1
 
     def _further(self) -> list[str]:
         return [listener.address for listener in self._listeners[1:]]
 
-    def _answer(self, stream: Stream, leases: dict[str, Lease]) -> bool:
+    def _answer(self, stream: Stream, leases: dict[str, Lease], rate: Rate) -> bool:
         """Answer one request; return whether another may follow."""
         stream.is_patient = bool(leases)  # elements may take long on other connections
         number, record, data = stream.receive(self._bounds.message_bytes)
@@ -153,6 +176,7 @@ class PullServer:
         if handler is None or data:
             raise FrameError(f"a request that there is not: {number}")
         try:
+            rate.check(_CALLER)
             answer = handler(record, leases)
         except DevrtError as error:
             self._refuse(stream, error)
@@ -172,8 +196,16 @@ class PullServer:
         except DevrtError as error:
             self._refuse(stream, error)
             return
+        whole = sum(part.nbytes for part in parts)
+        bounds = self._bounds
+        spent = bounds.stall_seconds + whole / bounds.least_bytes_per_second
+        stream.deadline = monotonic() + spent
         try:
             stream.send(_OK, reply, map(_dense, parts))
+            stream.deadline = None
+        except TimeoutError:
+            self.count()
+            raise
         finally:
             self._copies.give_back(size)
 
@@ -199,7 +231,11 @@ class PullServer:
 
     def _read(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
         lease = self.offers.find(str(record["lease"]))
-        regions = [_Region(lease.arrays, *given) for given in record["regions"]]
+        wanted = record["regions"]
+        if len(wanted) > MOST_REGIONS:
+            words = f"a request for {len(wanted)} parts, of which {MOST_REGIONS} are allowed."
+            raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
+        regions = [_Region(lease.arrays, *given) for given in wanted]
         if sum(region.nbytes for region in regions) > self._request_bytes:
             words = f"a request for more than {self._request_bytes} bytes. Ask for less at a time."
             raise refused(StatusCode.RESOURCE_EXHAUSTED, words)
@@ -211,12 +247,8 @@ class PullServer:
 
     def _refuse(self, stream: Stream, error: DevrtError) -> None:
         if error.code != StatusCode.DEADLINE_EXCEEDED:  # which asks again
-            self._count()
+            self.count()
         stream.send(int(error.code), error_record(error))
-
-    def _count(self) -> None:
-        with self._lock:
-            self._refused += 1
 
 
 class _Region:

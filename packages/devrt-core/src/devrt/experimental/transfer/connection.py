@@ -12,6 +12,7 @@ from time import monotonic
 from typing import Any
 
 from devrt.contract import Device
+from devrt.distributed.arguments import seconds
 from devrt.distributed.transfer.pulling import Peer
 from devrt.errors import InvalidTypeError
 from devrt.experimental.transfer.landing import Incoming, IntoHost, incoming, into
@@ -148,4 +149,4 @@ def seconds_of(timeout: Any) -> float | None:
     if timeout is not None and (not is_number or math.isnan(timeout)):
         msg = f"timeout must be a datetime.datetime, seconds, or None; {timeout!r} is neither."
         raise InvalidTypeError(msg, argument="timeout")
-    return None if timeout is None else max(float(timeout), 0.0)
+    return None if timeout is None else seconds(max(timeout, 0), "timeout")

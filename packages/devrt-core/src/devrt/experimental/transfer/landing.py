@@ -135,7 +135,16 @@ def incoming(leaf: Any, device: Device) -> Incoming:
         raise UnimplementedError(msg, operation="pull")
     sharding = getattr(leaf, "sharding", None)
     where = single_device_sharding(device) if sharding is None else sharding
-    return Incoming(tuple(leaf.shape), np.dtype(leaf.dtype), where)
+    return Incoming(tuple(leaf.shape), _dtype(leaf), where)
+
+
+def _dtype(leaf: Any) -> np.dtype[Any]:
+    try:
+        dtype: np.dtype[Any] = np.dtype(leaf.dtype)
+    except TypeError as error:
+        msg = f"pull makes arrays of numbers, and a leaf has dtype {leaf.dtype}. Pull their words."
+        raise InvalidTypeError(msg, operation="pull") from error
+    return dtype
 
 
 def into(leaf: Any) -> Incoming | IntoHost:

@@ -38,11 +38,14 @@ def offered(leaves: Sequence[Any], copies: Semaphore) -> list[OfferedArray]:
     copies
         Limits how many blocks are copied from devices at a time.
     """
+    import numpy as np
+
     for number, leaf in enumerate(leaves):
-        if not isinstance(leaf, Array):
+        if not isinstance(leaf, Array) or not isinstance(leaf.dtype, np.dtype):
             msg = (
                 f"leaf {number} of what is offered has type {type(leaf).__name__}, and is to be an "
-                "array of devrt. Put it on a device first: devrt.device_put."
+                "array of devrt, of numbers. Put it on a device first: devrt.device_put; of keys "
+                "offer devrt.random.key_data."
             )
             raise InvalidTypeError(msg, leaf=number)
     return [_offered(leaf, copies) for leaf in leaves]

@@ -8,11 +8,12 @@ from threading import Semaphore
 from typing import Any
 
 from devrt.contract import Client, Device
+from devrt.distributed.arguments import number, seconds, secret, text
 from devrt.distributed.security import Security
 from devrt.distributed.transfer.offers import Offer
 from devrt.distributed.transfer.pulling import Peer
 from devrt.distributed.transfer.server import PullServer, TransferBounds
-from devrt.errors import ClosedError, InvalidArgumentError
+from devrt.errors import ClosedError, InvalidArgumentError, InvalidTypeError
 from devrt.experimental.transfer.connection import TransferConnection, seconds_of
 from devrt.experimental.transfer.offering import check_uuid, offered
 from devrt.tree_util import tree_leaves
@@ -120,6 +121,7 @@ class TransferServer:
         self.close()
 
     def _address_of(self, process: int) -> str:
+        process = number(process, "address, which is no text,")
         if self._addresses is None:
             msg = (
                 f"process {process!r} cannot be connected to by its number: this server is in no "
@@ -198,19 +200,41 @@ def start_transfer_server(
     DistributedError
         If it cannot listen there.
     """
-    if max_num_parallel_copies < 1 or transfer_size < 1:
-        msg = "max_num_parallel_copies and transfer_size must be positive."
-        raise InvalidArgumentError(msg, operation="start_transfer_server")
+    copies = _positive(max_num_parallel_copies, "max_num_parallel_copies")
+    most = _positive(transfer_size, "transfer_size")
+    patience = seconds(offer_timeout, "offer_timeout")
+    used = _checked(bounds or TransferBounds(), TransferBounds, "bounds")
+    _checked(client, Client, "client")
     security = Security(
         mtls_cert_file,
         mtls_key_file,
         mtls_ca_file,
         mtls_peer_uri_prefix,
-        token,
+        secret(token),
         verify_secure_credentials,
     )
-    used = bounds or TransferBounds()
-    addresses = [address, *transport_addresses]
-    server = PullServer(addresses, security, allow_remote, used, transfer_size)
-    stall = used.stall_seconds
-    return TransferServer(client, server, security, max_num_parallel_copies, stall, offer_timeout)
+    addresses = [text(address, "address"), *_further(transport_addresses)]
+    server = PullServer(addresses, security, allow_remote, used, most)
+    return TransferServer(client, server, security, copies, used.stall_seconds, patience)
+
+
+def _further(addresses: Any) -> list[str]:
+    if isinstance(addresses, str) or not isinstance(addresses, Sequence):
+        msg = f"transport_addresses must be a sequence of addresses, not {addresses!r}."
+        raise InvalidTypeError(msg, argument="transport_addresses")
+    return [text(one, "each of transport_addresses") for one in addresses]
+
+
+def _positive(value: Any, name: str) -> int:
+    found = number(value, name)
+    if found < 1:
+        msg = f"{name} must be positive, and is {found}."
+        raise InvalidArgumentError(msg, operation="start_transfer_server")
+    return found
+
+
+def _checked(value: Any, kind: type[Any], name: str) -> Any:
+    if not isinstance(value, kind):
+        msg = f"{name} must be a {kind.__name__}, not of type {type(value).__name__}."
+        raise InvalidTypeError(msg, argument=name)
+    return value

@@ -1,0 +1,122 @@
+"""What a client of a job is given: checked before any engine sees it."""
+
+from __future__ import annotations
+
+import math
+import numbers as kinds
+from collections.abc import Iterable
+from operator import index
+from typing import Any
+
+from devrt.errors import InvalidArgumentError, InvalidTypeError
+
+__all__ = [
+    "count",
+    "milliseconds",
+    "number",
+    "octets",
+    "process",
+    "processes",
+    "seconds",
+    "secret",
+    "text",
+]
+
+_LONGEST_MS = (1 << 31) - (1 << 20)  # 24 days: what the calls of systems for sockets take
+
+_MOST_PROCESSES = 1 << 20
+
+
+def text(value: Any, name: str) -> str:
+    """Return a key, a text or a name, which UTF-8 has."""
+    if not isinstance(value, str):
+        msg = f"{name} must be a str, not {value!r}."
+        raise InvalidTypeError(msg, argument=name)
+    try:
+        value.encode()
+    except UnicodeEncodeError as error:
+        msg = f"{name} is no text that UTF-8 has: {error}."
+        raise InvalidArgumentError(msg, argument=name) from error
+    return value
+
+
+def secret(value: Any) -> str | None:
+    """Return a token, or None for none."""
+    if value is None or isinstance(value, str):
+        return None if value is None else text(value, "token")
+    msg = f"token must be a str, not one of type {type(value).__name__}."  # it is not shown
+    raise InvalidTypeError(msg, argument="token")
+
+
+def octets(value: Any) -> bytes:
+    """Return the bytes of a value."""
+    try:
+        return bytes(memoryview(value))
+    except TypeError as error:
+        msg = f"value must be bytes, not {value!r}. Texts are set with key_value_set."
+        raise InvalidTypeError(msg, argument="value") from error
+
+
+def number(value: Any, name: str) -> int:
+    """Return an integer of 64 bits."""
+    try:
+        found = index(value)
+    except TypeError as error:
+        msg = f"{name} must be an integer, not {value!r}."
+        raise InvalidTypeError(msg, argument=name) from error
+    if not -1 << 63 <= found < 1 << 63:
+        msg = f"{name} must have 64 bits at most, and {found} has more."
+        raise InvalidArgumentError(msg, argument=name)
+    return found
+
+
+def count(value: Any, name: str) -> int:
+    """Return how many processes a job has."""
+    found = number(value, name)
+    if not 1 <= found <= _MOST_PROCESSES:
+        msg = f"{name} must be 1 to {_MOST_PROCESSES}, and is {found}."
+        raise InvalidArgumentError(msg, argument=name)
+    return found
+
+
+def process(value: Any, name: str) -> int:
+    """Return the id that a process of a job may have."""
+    found = number(value, name)
+    if not 0 <= found < _MOST_PROCESSES:
+        msg = f"{name} is {found}. Ids are 0 to the number of processes - 1."
+        raise InvalidArgumentError(msg, argument=name, process=found)
+    return found
+
+
+def processes(values: Any) -> list[int]:
+    """Return the ids of processes; whether the job has them its service knows."""
+    if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
+        msg = f"process_ids must be integers, not {values!r}."
+        raise InvalidTypeError(msg, argument="process_ids")
+    found = [number(value, "each of process_ids") for value in values]
+    for one in found:
+        if not -1 << 31 <= one < 1 << 31:
+            msg = f"process id {one} is of no job."
+            raise InvalidArgumentError(msg, argument="process_ids", process=one)
+    return found
+
+
+def seconds(value: Any, name: str) -> float:
+    """Return the seconds of an option."""
+    is_real = isinstance(value, kinds.Real) and not isinstance(value, bool)
+    if not is_real or math.isnan(value):
+        msg = f"{name} must be a number of seconds, not {value!r}."
+        raise InvalidTypeError(msg, argument=name)
+    if value < 0:
+        msg = f"{name} must not be negative, and is {value}."
+        raise InvalidArgumentError(msg, argument=name)
+    return float(min(value, _LONGEST_MS / 1000))
+
+
+def milliseconds(value: Any) -> float:
+    """Return how long a call may wait: not at all where it is negative, and never for ever."""
+    if not isinstance(value, kinds.Real) or math.isnan(value):
+        msg = f"timeout_in_ms must be a number of milliseconds, not {value!r}."
+        raise InvalidTypeError(msg, argument="timeout_in_ms")
+    given: Any = value
+    return float(min(max(given, 1), _LONGEST_MS))

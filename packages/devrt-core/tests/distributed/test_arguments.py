@@ -1,0 +1,94 @@
+"""Values that no job takes: typed errors of the caller's own, before anything is sent."""
+
+import math
+
+import pytest
+
+pytest.importorskip("grpc", reason="needs the extra 'distributed'")
+
+from devrt import distributed, xla_client
+from devrt.errors import DeadlineExceededError, InvalidArgumentError, InvalidTypeError
+
+service_of = xla_client.get_distributed_runtime_service
+client_of = xla_client.get_distributed_runtime_client
+
+
+@pytest.fixture(scope="module")
+def client():
+    with service_of("localhost:0", 1, heartbeat_timeout=60) as service:
+        made = client_of(service.address, 0, init_timeout=60, heartbeat_timeout=60)
+        made.connect()
+        yield made
+        made.shutdown()
+
+
+@pytest.mark.parametrize(
+    ("call", "kind", "words"),
+    [
+        (lambda c: c.key_value_set(3, "x"), InvalidTypeError, "key must be a str"),
+        (lambda c: c.key_value_set(b"k", "x"), InvalidTypeError, "key must be a str"),
+        (lambda c: c.key_value_set("k", 3), InvalidTypeError, "value must be a str"),
+        (lambda c: c.key_value_set("k", b"x"), InvalidTypeError, "value must be a str"),
+        (lambda c: c.key_value_set("k", "\ud800"), InvalidArgumentError, "no text"),
+        (lambda c: c.key_value_set_bytes("k", 3), InvalidTypeError, "must be bytes"),
+        (lambda c: c.key_value_set_bytes("k", "x"), InvalidTypeError, "must be bytes"),
+        (lambda c: c.key_value_try_get("\ud800"), InvalidArgumentError, "key is no text"),
+        (lambda c: c.key_value_dir_get(None), InvalidTypeError, "key must be a str"),
+        (lambda c: c.key_value_delete(1), InvalidTypeError, "key must be a str"),
+        (lambda c: c.key_value_increment("n", 0.5), InvalidTypeError, "must be an integer"),
+        (lambda c: c.key_value_increment("n", 1 << 63), InvalidArgumentError, "64 bits"),
+        (lambda c: c.blocking_key_value_get("k", "soon"), InvalidTypeError, "timeout_in_ms"),
+        (lambda c: c.blocking_key_value_get("k", math.nan), InvalidTypeError, "timeout_in_ms"),
+        (lambda c: c.wait_at_barrier(4, 1000), InvalidTypeError, "barrier_id must be a str"),
+        (lambda c: c.wait_at_barrier("b", 1000, "01"), InvalidTypeError, "process_ids"),
+        (lambda c: c.wait_at_barrier("b", 1000, ["a"]), InvalidTypeError, "process_ids"),
+        (lambda c: c.wait_at_barrier("b", 1000, [1 << 40]), InvalidArgumentError, "of no job"),
+        (lambda c: c.get_live_nodes(3), InvalidTypeError, "process_ids"),
+    ],
+)
+def test_calls_refuse_what_they_cannot_take(client, call, kind, words):
+    with pytest.raises(kind, match=words):
+        call(client)
+
+
+@pytest.mark.parametrize("timeout", [-5, 0, 0.5])
+def test_a_wait_without_time_is_over_at_once(client, timeout):
+    with pytest.raises(DeadlineExceededError):
+        client.blocking_key_value_get("absent", timeout)
+
+
+@pytest.mark.parametrize("timeout", [10**30, math.inf, 1e300])
+def test_a_wait_may_be_as_long_as_one_likes(client, timeout):
+    client.key_value_set("there", "1", True)
+    assert client.blocking_key_value_get("there", timeout) == "1"
+    client.wait_at_barrier("long", timeout)
+
+
+@pytest.mark.parametrize(
+    ("make", "kind", "words"),
+    [
+        (lambda: service_of(3, 1), InvalidTypeError, "address must be a str"),
+        (lambda: service_of("localhost:0", "2"), InvalidTypeError, "num_nodes"),
+        (lambda: service_of("localhost:0", 1.5), InvalidTypeError, "num_nodes"),
+        (lambda: service_of("localhost:0", 0), InvalidArgumentError, "num_nodes must be 1 to"),
+        (lambda: service_of("localhost:0", 1 << 40), InvalidArgumentError, "num_nodes"),
+        (lambda: service_of("localhost:0", 1, "x"), InvalidTypeError, "heartbeat_timeout"),
+        (lambda: service_of("localhost:0", 1, -1), InvalidArgumentError, "negative"),
+        (lambda: service_of("localhost:0", 1, token=5), InvalidTypeError, "token"),
+        (lambda: client_of(None, 0), InvalidTypeError, "address must be a str"),
+        (lambda: client_of("localhost:1", "2"), InvalidTypeError, "node_id"),
+        (lambda: client_of("localhost:1", -1), InvalidArgumentError, "node_id is -1"),
+        (lambda: client_of("localhost:1", 1 << 40), InvalidArgumentError, "node_id"),
+        (lambda: client_of("localhost:1", 0, "x"), InvalidTypeError, "rpc_timeout"),
+        (lambda: client_of("localhost:1", 0, token=b"t"), InvalidTypeError, "token"),
+        (
+            lambda: distributed.initialize("localhost:1", 2, 1, initialization_timeout="x"),
+            InvalidTypeError,
+            "initialization_timeout",
+        ),
+    ],
+)
+def test_jobs_that_cannot_be_are_refused(make, kind, words):
+    with pytest.raises(kind, match=words) as caught:
+        make()
+    assert "b't'" not in str(caught.value)  # a token is shown to nobody
