@@ -1,6 +1,8 @@
 """Jobs of real processes."""
 
+import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 import textwrap
@@ -21,6 +23,36 @@ def refused(call):
     try: return repr(call())
     except Exception as error: return f"{type(error).__name__}: {error}"
 """
+
+MPI_HEAD = """
+import json, os, sys
+import numpy as np
+from mpi4py import MPI
+def show(**what):
+    "Write to a file: a launcher may print the lines of several processes as one."
+    with open(os.path.join(FOLDER, f"shown{MPI.COMM_WORLD.rank}"), "a") as out:
+        print(json.dumps(what), file=out)
+def refused(call):
+    try: return repr(call())
+    except Exception as error: return f"{type(error).__name__}: {error}"
+"""
+MPI_JOIN = (
+    MPI_HEAD
+    + """
+import devrt
+from devrt import distributed
+distributed.initialize(
+    initialization_timeout=60, heartbeat_timeout_seconds=3, cluster_detection_method="mpi4py")
+client, me = distributed.global_state.client, distributed.global_state.process_id
+assert me == MPI.COMM_WORLD.rank
+"""
+)
+
+
+@pytest.fixture
+def mpi_head():
+    """What a script without a job begins with."""
+    return MPI_HEAD
 
 
 @pytest.fixture
@@ -78,4 +110,29 @@ def launch_apart(tmp_path):
         done = [child.communicate(timeout=120) for child in children]
         return [out.splitlines() for out, _ in done], [child.returncode for child in children]
 
+    return run
+
+
+@pytest.fixture
+def launch_mpi(tmp_path):
+    """Run a script as processes of MPI's launcher; return what each showed, and the launcher."""
+    pytest.importorskip("grpc", reason="needs the extra 'distributed'")
+    beside = os.path.join(os.path.dirname(sys.executable), "mpiexec")
+    launcher = beside if os.path.exists(beside) else shutil.which("mpiexec")
+    if importlib.util.find_spec("mpi4py") is None or launcher is None:
+        pytest.skip("needs mpi4py and an mpiexec")
+
+    def run(count, text, *options, head=MPI_JOIN, **environ):
+        path = tmp_path / "script.py"
+        path.write_text(head.replace("FOLDER", repr(str(tmp_path))) + textwrap.dedent(text))
+        for number in range(count):
+            (tmp_path / f"shown{number}").write_text("")
+        command = [launcher, *options, "-n", str(count), sys.executable, str(path)]
+        done = subprocess.run(
+            command, capture_output=True, text=True, timeout=180, env={**os.environ, **environ}
+        )
+        shown = [(tmp_path / f"shown{number}").read_text() for number in range(count)]
+        return [each.splitlines() for each in shown], done
+
+    run.launcher = launcher
     return run

@@ -1,8 +1,6 @@
 """Data exchanged between the processes of a job: every engine gives NumPy's answers."""
 
-import importlib.util
 import json
-import os
 import signal
 import subprocess
 import sys
@@ -110,25 +108,10 @@ def test_gloo_exchanges_everything(launch):
     check(printed)
 
 
-def test_mpi_exchanges_everything(tmp_path):
-    mpiexec = os.path.join(os.path.dirname(sys.executable), "mpiexec")
-    if importlib.util.find_spec("mpi4py") is None or not os.path.exists(mpiexec):
-        pytest.skip("needs mpi4py and mpich in the environment")
-    script = tmp_path / "script.py"
-    head = """
-import json, sys
-import numpy as np
-def show(**what): print(json.dumps(what), flush=True)
-def refused(call):
-    try: return repr(call())
-    except Exception as error: return f"{type(error).__name__}: {error}"
-"""
-    script.write_text(head + CASES.replace("ENGINE", "'mpi'"))
-    command = [mpiexec, "-n", "2", "-prepend-rank", sys.executable, str(script)]
-    done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+def test_mpi_exchanges_everything(launch_mpi, mpi_head):
+    shown, done = launch_mpi(2, CASES.replace("ENGINE", "'mpi'"), head=mpi_head)
     assert (done.returncode, done.stderr) == (0, "")
-    lines = done.stdout.splitlines()
-    check([[x.removeprefix(f"[{n}] ") for x in lines if x.startswith(f"[{n}]")] for n in range(2)])
+    check(shown)
 
 
 DIES = """

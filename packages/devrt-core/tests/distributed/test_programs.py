@@ -2,6 +2,7 @@
 
 import json
 import signal
+import subprocess
 
 import pytest
 
@@ -136,6 +137,26 @@ def test_programs_over_processes_are_those_of_one_process(launch):
             assert json.loads(lines[0])["found"] == expected
 
 
+def test_programs_over_mpi_are_those_of_one_process(launch, launch_mpi):
+    """The launcher's processes are the job's, and its engine is the one that is chosen."""
+    printed, _ = launch(1, PROGRAMS, DEVRT_NUM_CPU_DEVICES="4")
+    expected = json.loads(printed[0][0])["found"]
+    ends = """
+from devrt.distributed import collectives
+used = [each.engine for each in distributed.global_state.communicators]
+show(engine=collectives.engines()[0], used=used)
+distributed.shutdown()
+"""
+    for count in (2, 4):
+        shown, done = launch_mpi(count, PROGRAMS + ends, DEVRT_NUM_CPU_DEVICES=str(4 // count))
+        assert (done.returncode, done.stderr) == (0, "")
+        for lines in shown:
+            assert json.loads(lines[0])["found"] == expected
+            engines = json.loads(lines[1])
+            assert engines["engine"] == "mpi"
+            assert set(engines["used"]) == {"mpi"}
+
+
 LOST = (
     SETUP
     + """
@@ -164,6 +185,24 @@ def test_a_process_that_dies_in_a_program_is_named_to_the_others(engine, launch_
     assert codes[1] == -signal.SIGKILL
     for me in (0, 2):
         seen = json.loads(printed[me][0])
+        assert seen == {"first": ["PeerLostError", [1]], "again": ["PeerLostError", [1]]}
+
+
+def test_mpi_s_launcher_ends_the_job_where_a_process_dies(launch_mpi):
+    shown, done = launch_mpi(3, LOST, DEVRT_NUM_CPU_DEVICES="1")
+    assert done.returncode != 0
+    assert shown == [[], [], []]
+
+
+def test_a_process_that_dies_is_named_where_mpi_s_launcher_ends_none(launch_mpi):
+    version = subprocess.run([launch_mpi.launcher, "--version"], capture_output=True, text=True)
+    if "HYDRA" not in version.stdout:
+        pytest.skip("needs MPICH's launcher")
+    # At its end MPI would wait for the process that is gone.
+    ends = "\nsys.stdout.flush()\nos._exit(0)\n"
+    shown, _ = launch_mpi(3, LOST + ends, "-disable-auto-cleanup", DEVRT_NUM_CPU_DEVICES="1")
+    for me in (0, 2):
+        seen = json.loads(shown[me][0])
         assert seen == {"first": ["PeerLostError", [1]], "again": ["PeerLostError", [1]]}
 
 

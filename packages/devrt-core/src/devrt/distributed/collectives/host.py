@@ -11,9 +11,15 @@ from typing import Any
 import numpy as np
 
 from devrt.contract import Collectives
-from devrt.distributed.collectives.losses import named_loss
+from devrt.distributed.collectives.losses import lost_of, named_loss
 from devrt.distributed.collectives.reductions import check_reduction, finished, prepared, reduced
-from devrt.errors import ClosedError, InvalidArgumentError, InvalidTypeError, PeerLostError
+from devrt.errors import (
+    ClosedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    PeerLostError,
+    StatusCode,
+)
 
 __all__ = ["HostCollectives"]
 
@@ -71,6 +77,26 @@ class HostCollectives(Collectives):
             That of each rank.
         """
         self._watched = (client, processes)
+
+    def check_peers(self, operation: str) -> None:
+        """Raise if a process is lost: for engines that do not find that themselves.
+
+        Parameters
+        ----------
+        operation
+            What waits.
+
+        Raises
+        ------
+        PeerLostError
+            If the job's service, where `watch` gave one, has lost a process; names those.
+        """
+        lost = lost_of(*self._watched) if self._watched is not None else []
+        if lost:
+            msg = f"{operation} of rank {self._rank} waits for a process that is gone."
+            raise PeerLostError(
+                msg, code=StatusCode.UNAVAILABLE, operation=operation, processes=tuple(lost)
+            )
 
     def all_reduce(
         self, values: Sequence[Any], op: str = "sum", *, donate: bool = False

@@ -8,7 +8,7 @@ from typing import Any
 
 from devrt.errors import DevrtError, PeerLostError
 
-__all__ = ["named_loss"]
+__all__ = ["lost_of", "named_loss"]
 
 _SECONDS = 5.0  # the service hears of most losses at once, of the others by their heartbeats
 _PAUSE = 0.05
@@ -35,16 +35,21 @@ def named_loss(error: PeerLostError, client: Any, processes: Sequence[int]) -> P
     return PeerLostError(msg, code=error.code, **{**error.data, "processes": tuple(lost)})
 
 
+def lost_of(client: Any, processes: Sequence[int]) -> list[int]:
+    """Return which of some processes the job's service has lost; none where that is gone too."""
+    try:
+        alive = client.get_live_nodes(list(processes))
+    except PeerLostError as error:
+        return sorted(set(processes) & set(getattr(error, "processes", ())))
+    except DevrtError:
+        return []
+    return sorted(set(processes) - set(alive))
+
+
 def _lost(client: Any, processes: Sequence[int]) -> list[int]:
     deadline = time.monotonic() + _SECONDS
     while True:
-        try:
-            alive = client.get_live_nodes(list(processes))
-        except PeerLostError as error:
-            return sorted(set(processes) & set(getattr(error, "processes", ())))
-        except DevrtError:  # the service is gone too
-            return []
-        lost = sorted(set(processes) - set(alive))
+        lost = lost_of(client, processes)
         if lost or time.monotonic() > deadline:
             return lost
         time.sleep(_PAUSE)

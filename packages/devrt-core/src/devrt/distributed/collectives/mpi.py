@@ -25,6 +25,7 @@ Array = np.ndarray[Any, np.dtype[Any]]
 _OPERATIONS = {"sum": "SUM", "avg": "SUM", "prod": "PROD", "min": "MIN", "max": "MAX"}
 _EAGER_SECONDS = 0.002  # then the processor is left to others
 _PAUSE_SECONDS = 0.0002
+_LOOK_SECONDS = 1.0  # MPI does not say in every launcher that a process is gone
 
 
 def mpi() -> Any:
@@ -46,7 +47,8 @@ def mpi() -> Any:
 class MpiCollectives(HostCollectives):
     """The processes of an MPI job.
 
-    Each operation is started and then tested, so that it ends at its deadline, and at Ctrl-C.
+    Each operation is started and then tested, so that it ends at its deadline, and at Ctrl-C, and
+    where the job's service has lost a process.
 
     Parameters
     ----------
@@ -159,6 +161,7 @@ class MpiCollectives(HostCollectives):
 
     def _wait(self, operation: str, is_done: Callable[[], bool]) -> None:
         began = time.monotonic()
+        looked = began
         with _Translated(self._mpi, operation):
             while not is_done():
                 seconds = time.monotonic() - began
@@ -168,6 +171,9 @@ class MpiCollectives(HostCollectives):
                         "other processes. Look at what they do, or give connect a longer timeout."
                     )
                     raise DeadlineExceededError(msg, operation=operation)
+                if began + seconds > looked + _LOOK_SECONDS:
+                    self.check_peers(operation)
+                    looked = time.monotonic()
                 if seconds > _EAGER_SECONDS:
                     time.sleep(_PAUSE_SECONDS)
 
