@@ -149,7 +149,7 @@ CASES = {
     "an allocator that is unknown": (
         {"XLA_PYTHON_CLIENT_ALLOCATOR": "malloc"},
         "error(client)",
-        "BackendInitializationError",
+        "ConfigError",
     ),
     "GpuAllocatorConfig": (
         {},

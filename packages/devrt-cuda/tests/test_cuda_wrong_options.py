@@ -84,6 +84,42 @@ def test_the_variable_that_names_no_devices_is_named(text, monkeypatch):
         client()
 
 
+@pytest.mark.parametrize("number", ["1", ","])
+def test_the_option_that_names_no_device_of_these_is_named(number):
+    with pytest.raises(InvalidArgumentError, match=r"^cuda_visible_devices (names|leaves)"):
+        client(cuda_visible_devices=number)
+
+
+@pytest.mark.parametrize("name", ["DEVRT_CUDA_VISIBLE_DEVICES", "JAX_CUDA_VISIBLE_DEVICES"])
+def test_the_variable_that_names_a_device_which_is_not_there_is_named(name):
+    code = """
+        import devrt
+        try:
+            devrt.devices("cuda")
+        except devrt.errors.InvalidArgumentError as error:
+            print(error)
+    """
+    environ = {"DEVRT_CUDA_MOCK": "2", name: "2"}
+    ran = python(code, options=("-W", "ignore"), clean=("DEVRT_", "JAX_"), **environ)
+    assert "cuda_visible_devices names device 2" in ran.stdout
+    assert f"{name}='2'" in ran.stdout
+
+
+def test_a_wrong_variable_of_simulated_devices_is_an_error_of_the_configuration():
+    code = """
+        import devrt
+        try:
+            devrt.devices("cuda")
+        except devrt.errors.ConfigError as error:
+            print(error, error.option)
+    """
+    environ = {"DEVRT_CUDA_MOCK": "many"}
+    ran = python(code, options=("-W", "ignore"), clean=("DEVRT_", "JAX_"), **environ)
+    assert "(DEVRT_CUDA_MOCK)" in ran.stdout
+    assert "is written 8, 2x8" in ran.stdout
+    assert ran.stdout.endswith("cuda_mock\n")
+
+
 def test_the_variable_with_an_allocator_that_is_not_there_is_named(monkeypatch):
     monkeypatch.setenv("XLA_PYTHON_CLIENT_ALLOCATOR", "vmm")
     with pytest.raises(InvalidArgumentError, match="'vmm' of XLA_PYTHON_CLIENT_ALLOCATOR"):

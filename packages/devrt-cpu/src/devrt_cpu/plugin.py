@@ -38,6 +38,39 @@ _PASSED_ON = (
     "get_local_topology_timeout_minutes",
     "get_global_topology_timeout_minutes",
 )
+_OPTIONS = (
+    OptionSpec(
+        name="num_cpu_devices",
+        type=int,
+        default=1,
+        minimum=1,
+        help="Number of virtual CPU devices that this process gets.",
+        flag="XLA_FLAGS --xla_force_host_platform_device_count",
+    ),
+    OptionSpec(
+        name="cpu_memory_limit",
+        type=int,
+        minimum=1,
+        maximum=2**63 - 1,
+        help="Bytes that the buffers of the CPU client may take together (4GiB).",
+        unit="bytes",
+    ),
+    OptionSpec(
+        name="cpu_execution_timeout",
+        type=float,
+        default=600.0,
+        minimum=0.001,
+        help="Seconds that a call waits for a device on which no program ends.",
+    ),
+    OptionSpec(
+        name="cpu_engine",
+        type=str,
+        help="The compiler of CPU programs: a wheel's name or a library's path; unset: "
+        "the newest that is installed.",
+    ),
+    TRACEBACK_IN_BUFFERS,
+    *CACHE_OPTIONS,
+)
 _BUILT_IN = ("device", "pinned_host", "unpinned_host", "huge_pages")
 
 
@@ -57,10 +90,11 @@ def _probe() -> ProbeResult:
 
 
 def _make_client(context: ClientContext) -> Client:
-    from devrt.contract import options_with_job
+    from devrt.contract import check_known, options_with_job
     from devrt.native.engines import remember_cache
     from devrt_cpu import make_cpu_client
 
+    check_known(context.options, {*_PASSED_ON, *(spec.name for spec in _OPTIONS)}, "cpu")
     options = options_with_job(context.options, context.job)
     given = {name: options[name] for name in _PASSED_ON if name in options}
     client = make_cpu_client(
@@ -134,39 +168,7 @@ def devrt_client_factories() -> Iterable[ClientFactory]:
         ClientFactory(
             factory=_make_client,
             probe=_probe,
-            options=(
-                OptionSpec(
-                    name="num_cpu_devices",
-                    type=int,
-                    default=1,
-                    minimum=1,
-                    help="Number of virtual CPU devices that this process gets.",
-                    flag="XLA_FLAGS --xla_force_host_platform_device_count",
-                ),
-                OptionSpec(
-                    name="cpu_memory_limit",
-                    type=int,
-                    minimum=1,
-                    maximum=2**63 - 1,
-                    help="Bytes that the buffers of the CPU client may take together (4GiB).",
-                    unit="bytes",
-                ),
-                OptionSpec(
-                    name="cpu_execution_timeout",
-                    type=float,
-                    default=600.0,
-                    minimum=0.001,
-                    help="Seconds that a call waits for a device on which no program ends.",
-                ),
-                OptionSpec(
-                    name="cpu_engine",
-                    type=str,
-                    help="The compiler of CPU programs: a wheel's name or a library's path; unset: "
-                    "the newest that is installed.",
-                ),
-                TRACEBACK_IN_BUFFERS,
-                *CACHE_OPTIONS,
-            ),
+            options=_OPTIONS,
             describe=_describe,
         )
     ]

@@ -6,7 +6,13 @@ import numpy as np
 import pytest
 
 from devrt import errors
+from devrt.runtime import default_runtime
 from devrt_cpu import make_cpu_client
+
+
+def test_an_option_that_no_cpu_client_has():
+    with pytest.raises(errors.InvalidArgumentError, match=r"no option 'bogus'.* cpu_memory_limit"):
+        default_runtime().make_client("cpu", {"num_cpu_devices": 1, "bogus": 1})
 
 
 @pytest.mark.parametrize(

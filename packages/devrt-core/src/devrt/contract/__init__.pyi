@@ -14,6 +14,7 @@ from devrt.contract.distributed import CpuCollectives as CpuCollectives
 from devrt.contract.distributed import DistributedRuntimeClient as DistributedRuntimeClient
 from devrt.contract.distributed import Job as Job
 from devrt.contract.distributed import options_with_job as options_with_job
+from devrt.contract.given_options import check_known as check_known
 from devrt.contract.distributed import transfer_server_of as transfer_server_of
 from devrt.contract.distributed import TransferServerInterfaceFactory as TransferServerInterfaceFactory
 from devrt.contract.distributed import with_transfer_server as with_transfer_server

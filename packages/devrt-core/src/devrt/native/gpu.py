@@ -136,9 +136,9 @@ class GpuPlatform:
         options = checked_options(given, self.options(), self.name)
         self._check_process()
         driver = allocation(options)
-        allowed = chosen_devices(options, self.name, self.visible_variable)
+        allowed, source = chosen_devices(options, self.name, self.visible_variable)
         if allowed is not None:
-            driver["allowed_devices"] = allowed
+            driver |= {"allowed_devices": allowed, "allowed_devices_from": source}
         nodes = nodes_of(options)
         native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
         if self.kernels:
@@ -157,7 +157,7 @@ class GpuPlatform:
             driver["library"] = found
         try:
             if mock:
-                driver["allowed_devices"] = simulated_devices(allowed, mock[1])
+                driver["allowed_devices"] = simulated_devices(allowed, mock[1], source)
             joined = self._exchange(nodes, options)
             client = _native_client(native, driver, joined, options, context.memory_kinds)
         except DevrtError as error:
@@ -207,7 +207,8 @@ class GpuPlatform:
     def _with_variables(self, error: DevrtError, is_simulated: bool) -> DevrtError:
         """Return an error about missing devices, with the variables that are set and hide some."""
         hiding = () if is_simulated else self.hiding_variables
-        names = [name for name in (*hiding, self.visible_variable) if name in os.environ]
+        own = f"DEVRT_{self.name.upper()}_VISIBLE_DEVICES"
+        names = [name for name in (*hiding, own, self.visible_variable) if name in os.environ]
         if not names:
             return error
         listed = ", ".join(f"{name}={os.environ[name]!r}" for name in names)

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from devrt.contract import check_known
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 from devrt.native.gpu_simulation import MOST_DEVICES
 from devrt.records import OptionSpec
@@ -72,11 +73,7 @@ def checked_options(
         If a client of the platform has no such option, or it takes another value.
     """
     known = {spec.name: spec for spec in specs}
-    unknown = [name for name in options if name not in known and name not in _GIVEN]
-    if unknown:
-        listed = ", ".join(sorted({*_GIVEN, *known}))
-        msg = f"a {platform} client has no option {unknown[0]!r}; it has: {listed}."
-        raise InvalidArgumentError(msg, option=unknown[0])
+    check_known(options, {*_GIVEN, *known}, platform)
     return {
         name: _configured(known[name], value) if name in known else _given(name, value)
         for name, value in options.items()
@@ -145,19 +142,22 @@ def _check_size(collective_memory_size: int) -> None:
         raise InvalidArgumentError(msg, option="collective_memory_size")
 
 
-def chosen_devices(options: Mapping[str, Any], platform: str, variable: str) -> str | None:
-    """Return the driver's numbers of the devices to use, with commas; None for all.
+def chosen_devices(
+    options: Mapping[str, Any], platform: str, variable: str
+) -> tuple[str | None, str]:
+    """Return the driver's numbers of the devices to use, with commas, and what gives them.
 
-    Those that the program gives come before the configured ones, and these before JAX's variable.
+    None are for all. Those that the program gives come before the configured ones, and these before
+    JAX's variable.
     """
     given = options.get("allowed_devices")
     if given is not None:
-        return _joined(given)
+        return _joined(given), "allowed_devices"
     option = f"{platform}_visible_devices"
     if text := options.get(option):
-        return _numbers(text, option)
+        return _numbers(text, option), option
     text = os.environ.get(variable)
-    return _numbers(text, variable) if text else None
+    return (_numbers(text, variable) if text else None), variable
 
 
 def _numbers(text: str, source: str) -> str | None:

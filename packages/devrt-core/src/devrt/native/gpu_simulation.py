@@ -61,17 +61,20 @@ def _in_range(number: int, most: int, option: str) -> int:
     return number
 
 
-def simulated_devices(allowed: str | None, devices: int) -> str:
-    """Return which devices a client of so many has: the machine may simulate more for others."""
+def simulated_devices(allowed: str | None, devices: int, source: str) -> str:
+    """Return which devices a client of so many has: the machine may simulate more for others.
+
+    ``source`` is the option or variable that chooses them.
+    """
     if allowed is None:
         return ",".join(map(str, range(devices)))
     for number in filter(str.isdecimal, allowed.split(",")):
         if int(number) >= devices:
             msg = (
-                f"allowed_devices names device {number}, and {devices} are simulated for this "
-                "client, numbered from 0."
+                f"{source} names device {number}, and {devices} are simulated for this client, "
+                "numbered from 0."
             )
-            raise InvalidArgumentError(msg, option="allowed_devices")
+            raise InvalidArgumentError(msg, option=source)
     return allowed
 
 

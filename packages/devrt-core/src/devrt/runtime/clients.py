@@ -16,6 +16,7 @@ from devrt._support.warn import warn
 from devrt.contract import Client, Job
 from devrt.errors import (
     BackendInitializationError,
+    ConfigError,
     DeadlineExceededError,
     DevrtError,
     DevrtWarning,
@@ -194,7 +195,8 @@ class ClientStore:
         except PluginBusyError:
             raise  # no verdict on the plugin: it would be another one in a moment
         except (Exception, SystemExit) as error:  # plugin code: a driver may fail in any way
-            if isinstance(error, InvalidArgumentError) and (options or self._is_set(backend)):
+            wrong_value = isinstance(error, InvalidArgumentError | ConfigError)
+            if wrong_value and (options or self._is_set(backend)):
                 raise  # a value that the user gave, not a failure of the plugin
             if job is not None and isinstance(error, DeadlineExceededError | DistributedError):
                 raise  # the job's failure, which no other platform would fix

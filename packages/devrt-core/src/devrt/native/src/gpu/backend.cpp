@@ -46,7 +46,7 @@ GpuBackend::GpuBackend(const Driver& driver, Options options)
                                  "what the container was given.")
                           .during("device_count"));
   }
-  for (const int ordinal : choose_devices(options_.allowed_devices, count)) {
+  for (const int ordinal : choose_devices(options_, count)) {
     devices_.push_back(std::make_shared<GpuDevice>(
         driver_, ordinal, native::platform().name + ":" + std::to_string(devices_.size())));
   }

@@ -15,6 +15,8 @@ enum class AllocatorKind { kDefault, kPlatform, kBfc, kPool };
 struct Options {
   std::string library;                              ///< the driver's; the vendor's own if empty
   std::optional<std::vector<int>> allowed_devices;  ///< by the driver's numbers
+  /// What chose them, as errors name it: an option of a user's, or a variable.
+  std::string allowed_from = "allowed_devices";
   AllocatorKind allocator = AllocatorKind::kDefault;
   std::optional<double> memory_fraction;  ///< of a device's memory, at most
   bool preallocate = false;
@@ -24,6 +26,6 @@ struct Options {
 };
 
 /// Returns the numbers of the devices to use, in their order; throws if none are left.
-std::vector<int> choose_devices(const std::optional<std::vector<int>>& allowed, int count);
+std::vector<int> choose_devices(const Options& options, int count);
 
 }  // namespace devrt::gpu
