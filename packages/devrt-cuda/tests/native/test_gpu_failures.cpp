@@ -258,7 +258,7 @@ TEST_CASE(gpu_call_that_finds_no_memory_is_a_typed_error_and_leaks_nothing) {
   fail_every_function("bfc", "out_of_memory");
 }
 
-TEST_CASE(gpu_whose_pools_are_not_told_is_not_taken_for_one_without_them) {
+TEST_CASE(gpu_whose_pools_are_unknown_is_not_taken_for_one_without_them) {
   const std::vector<pjrt::Option> options{{"allocator", std::string("cuda_async")}};
   std::uint64_t call = 0;
   do {
