@@ -91,9 +91,9 @@ def launch_apart(tmp_path):
     pytest.importorskip("grpc", reason="needs the extra 'distributed'")
     from devrt.distributed.ports import free_port
 
-    def run(count, text, **environ):
+    def run(count, text, *, recoverable=False, **environ):
         path = tmp_path / "script.py"
-        soon = "initialize(heartbeat_timeout_seconds=3, "
+        soon = f"initialize(heartbeat_timeout_seconds=3, recoverable={recoverable}, "
         path.write_text(JOIN.replace("initialize(", soon) + textwrap.dedent(text))
         job = {"COORDINATOR_ADDRESS": f"localhost:{free_port('localhost')}", "NUM_PROCESSES": count}
         children = [

@@ -26,6 +26,7 @@ from devrt.runtime import default_runtime
 
 if TYPE_CHECKING:
     from devrt.distributed.collectives.host import HostCollectives
+    from devrt.distributed.preemption import PreemptionSync
 
 __all__ = ["State", "global_state", "initialize", "is_initialized", "shutdown"]
 
@@ -67,6 +68,8 @@ class State:
         What devrt itself exchanges data with the other processes by, once it has.
     communicators : tuple of HostCollectives
         What its programs exchange data by.
+    preemption_sync_manager : PreemptionSync or None
+        What agrees on a step to stop at, once a program wants one.
     """
 
     process_id: int = 0
@@ -77,6 +80,7 @@ class State:
     partition_index: int | None = None
     collectives: HostCollectives | None = None
     communicators: tuple[HostCollectives, ...] = ()
+    preemption_sync_manager: PreemptionSync | None = None
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -104,11 +108,14 @@ class State:
     def _leave(self) -> None:
         with self._lock:
             client, service, group = self.client, self.service, self.collectives
+            preemption = self.preemption_sync_manager
             groups = (*self.communicators, *(() if group is None else (group,)))
             if client is not None:
                 default_runtime().join(None)
             vars(self).update({name: getattr(State, name) for name in State.__annotations__})
         try:
+            if preemption is not None:
+                preemption.close()
             for each in groups:
                 each.close()
             if client is not None:

@@ -6,31 +6,41 @@ communicator (`devrt.distributed.collectives`), not through programs.
 
 from __future__ import annotations
 
+from hashlib import sha256
 from typing import Any
 
 import numpy as np
 
 from devrt import distributed
+from devrt._support import log
 from devrt.arrays import (
     Array,
+    make_array_from_callback,
     make_array_from_process_local_data,
     make_array_from_single_device_arrays,
 )
+from devrt.distributed.arguments import text
 from devrt.distributed.collectives import HostCollectives, of_job
+from devrt.distributed.preemption import PreemptionSync
 from devrt.errors import DistributedError, InvalidArgumentError
+from devrt.experimental.live_devices import ProcessFailureError, live_devices
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
-from devrt.tree_util import tree_broadcast, tree_leaves, tree_map
+from devrt.tree_util import tree_broadcast, tree_flatten, tree_map, tree_unflatten
 
 __all__ = [
+    "ProcessFailureError",
     "assert_equal",
     "broadcast_one_to_all",
     "global_array_to_host_local_array",
     "host_local_array_to_global_array",
+    "live_devices",
     "process_allgather",
+    "reached_preemption_sync_point",
     "sync_global_devices",
 ]
 
-_NAME_BYTES = 128
+_SHOWN_BYTES = 128  # of a name, or of the form of a tree
+_LENGTH_BYTES = 8
 
 
 def sync_global_devices(name: str) -> None:
@@ -43,15 +53,12 @@ def sync_global_devices(name: str) -> None:
     DeadlineExceededError, PeerLostError
         If a process does not come, or is lost.
     """
+    text(name, "name")
     group = _group()
     if group is None:
         return
-    words = np.zeros(_NAME_BYTES, np.uint8)
-    text = name.encode()[:_NAME_BYTES]
-    words[: len(text)] = np.frombuffer(text, np.uint8)
-    rows = group.all_gather([words])[0]
-    names = [row.tobytes().rstrip(b"\0").decode(errors="replace") for row in rows]
-    others = {rank: other for rank, other in enumerate(names) if other != names[group.rank]}
+    rows = [row.tobytes() for row in group.all_gather([_words(name)])[0]]
+    others = {rank: _shown(row) for rank, row in enumerate(rows) if row != rows[group.rank]}
     if others:
         msg = (
             f"process {group.rank} waits at {name!r}, and others elsewhere: {others}. Every "
@@ -103,13 +110,53 @@ def assert_equal(in_tree: Any, fail_message: str = "") -> None:
     Raises
     ------
     AssertionError
-        In each process whose values are not those of process 0.
+        In each process whose values are not those of process 0; in all where the trees differ, or
+        the shapes or dtypes of what they have.
     """
-    expected = broadcast_one_to_all(in_tree)
-    pairs = zip(tree_leaves(in_tree), tree_leaves(expected), strict=True)
-    if not all(np.array_equal(np.asarray(mine), one) for mine, one in pairs):
-        msg = f"{fail_message} Expected (process 0): {expected}; got: {in_tree}."
+    group = _group()
+    if group is None:
+        return
+    leaves, structure = tree_flatten(tree_map(lambda leaf: _here(leaf, group), in_tree))
+    form = f"{structure} {[(leaf.shape, str(leaf.dtype)) for leaf in leaves]}"
+    rows = [row.tobytes() for row in group.all_gather([_words(form)])[0]]
+    if others := {rank: _shown(row) for rank, row in enumerate(rows) if row != rows[group.rank]}:
+        msg = f"{fail_message} Process {group.rank} has {form}, and others have {others}."
         raise AssertionError(msg.strip())
+    expected = [group.broadcast([leaf], 0)[0] for leaf in leaves]
+    if not all(map(np.array_equal, leaves, expected)):
+        whole = tree_unflatten(structure, expected)
+        msg = f"{fail_message} Expected (process 0): {whole}; got: {in_tree}."
+        raise AssertionError(msg.strip())
+
+
+def reached_preemption_sync_point(step_id: int) -> bool:
+    """Return whether all processes stop at this step, as one of them will be ended.
+
+    Every process calls it at every step, from the same step on. SIGTERM, which clusters send
+    before they end a process, is taken as a notice from the first call on, and ends nothing.
+    Once a process of the job has it, all agree on the step after the furthest; there each saves
+    what it has.
+
+    Parameters
+    ----------
+    step_id
+        The number of the step, for the log; steps are counted by calls.
+
+    Raises
+    ------
+    DistributedError
+        If the first call is not in the main thread, or the processes cannot agree.
+    """
+    state = distributed.global_state
+    if state.client is None:
+        return False
+    if state.preemption_sync_manager is None:
+        made = PreemptionSync(state.client, state.process_id, state.num_processes)
+        state.preemption_sync_manager = made
+    if not state.preemption_sync_manager.reached():
+        return False
+    log.info("process %d stops at step %s", state.process_id, step_id)
+    return True
 
 
 def host_local_array_to_global_array(local_inputs: Any, global_mesh: Mesh, pspecs: Any) -> Any:
@@ -146,12 +193,16 @@ def global_array_to_host_local_array(global_inputs: Any, global_mesh: Mesh, pspe
     global_mesh
         The mesh.
     pspecs
-        How each array is divided: a tree of specs, or a prefix of one.
+        How each array is divided: a tree of specs, or a prefix of one. An array that is divided
+        otherwise is gathered through the host first, which every process must do.
     """
 
     def part(leaf: Array, spec: Any) -> Array:
         if leaf.is_fully_addressable:
             return leaf
+        wanted = NamedSharding(global_mesh, _spec(spec))
+        if not leaf.sharding.is_equivalent_to(wanted, leaf.ndim):
+            leaf = _divided(leaf, wanted)
         sharding = NamedSharding(global_mesh.local_mesh, _spec(spec))
         parts = [shard.data for shard in leaf.addressable_shards]
         return make_array_from_single_device_arrays(parts, sharding)
@@ -180,6 +231,34 @@ def _gathered(leaf: Any, group: HostCollectives | None, tiled: bool) -> np.ndarr
     if group is None:
         return value if joins else value[np.newaxis]
     return np.asarray(group.all_gather([value], tiled=joins)[0])
+
+
+def _divided(x: Array, sharding: NamedSharding) -> Array:
+    """Return an array of several processes as another sharding divides it."""
+    whole = _gathered(x, _group(), tiled=True)
+    made: Array = make_array_from_callback(x.shape, sharding, lambda index: whole[index])
+    return made
+
+
+def _here(leaf: Any, group: HostCollectives) -> np.ndarray[Any, Any]:
+    """Return a value that can be compared: of an array that spans processes the whole."""
+    is_here = not isinstance(leaf, Array) or leaf.is_fully_addressable
+    return np.asarray(leaf) if is_here else _gathered(leaf, group, tiled=True)
+
+
+def _words(words: str) -> np.ndarray[Any, Any]:
+    """Return the digest of a text, its length, and as much of it as an error shows."""
+    data = words.encode(errors="surrogatepass")
+    head = sha256(data).digest() + len(data).to_bytes(_LENGTH_BYTES, "big")
+    return np.frombuffer(head + data[:_SHOWN_BYTES].ljust(_SHOWN_BYTES, b"\0"), np.uint8)
+
+
+def _shown(words: bytes) -> str:
+    """Return what `_words` has of a text."""
+    begin = sha256().digest_size + _LENGTH_BYTES
+    size = int.from_bytes(words[begin - _LENGTH_BYTES : begin], "big")
+    shown = words[begin : begin + size].decode(errors="replace")
+    return shown if size <= _SHOWN_BYTES else f"{shown}..."
 
 
 def _whole(x: Array, group: HostCollectives) -> np.ndarray[Any, Any]:
