@@ -1,7 +1,7 @@
 """One process of a job: ``python -m bench.job_process SIDE ROLE ADDRESS COUNT [NUMBER]``.
 
-The role ``forked`` is all clients of a job, forked from a process that has imported the library:
-they connect at once, and the slowest's time is printed.
+The role ``forked`` is all clients of a job, forked from a process that has imported the library,
+the client too: they connect at once, and the slowest's time is printed.
 
 The service prints its address and waits for its input to close, then prints its resident memory. A
 client connects, meets the others and writes keys, and prints what that took; its clock runs
@@ -32,7 +32,7 @@ def main() -> None:
     if role == "service":
         _serve(module, address, int(count))
     elif role == "forked":
-        print(json.dumps(_bring_up(side, module, address, int(count))), flush=True)
+        print(json.dumps(_bring_up(module, address, int(count))), flush=True)
     else:
         print(json.dumps(_work(module, address, int(number[0]))), flush=True)
 
@@ -71,16 +71,14 @@ def _work(module: Any, address: str, number: int) -> dict[str, float]:
     }
 
 
-def _bring_up(side: str, module: Any, address: str, count: int) -> dict[str, float]:
+def _bring_up(module: Any, address: str, count: int) -> dict[str, float]:
     """Return how long the slowest of many processes takes to connect."""
-    if side == "devrt":
-        import grpc.aio  # noqa: F401  which devrt imports at the first client
-
+    make = module.get_distributed_runtime_client  # of devrt, what it needs is imported here
     print(json.dumps({"ready": True}), flush=True)
     sys.stdin.readline()
     read, write = os.pipe()
     start = perf_counter()
-    children = [_forked(module, address, number, write) for number in range(count)]
+    children = [_forked(make, address, number, write) for number in range(count)]
     os.close(write)
     with open(read, encoding="ascii") as lines:
         seconds = [float(line) - start for line in lines]
@@ -91,12 +89,12 @@ def _bring_up(side: str, module: Any, address: str, count: int) -> dict[str, flo
     return {"connect": max(seconds)}
 
 
-def _forked(module: Any, address: str, number: int, write: int) -> int:
+def _forked(make: Any, address: str, number: int, write: int) -> int:
     child = os.fork()
     if child:
         return child
     try:
-        client = module.get_distributed_runtime_client(address, number, init_timeout=300)
+        client = make(address, number, init_timeout=300)
         client.connect()
         os.write(write, f"{perf_counter()}\n".encode())  # the clock is the machine's
         client.shutdown()

@@ -151,6 +151,8 @@ def run_job(environment: Environment, count: int, timeout: float = 180) -> dict[
         service.ready()
         clients = [begin("client", address, count, number) for number in range(count)]
         for client in clients:
+            client.ready()
+        for client in clients:
             client.go()
         found = [client.result() for client in clients]
         service.close_input()

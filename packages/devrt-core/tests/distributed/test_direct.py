@@ -5,7 +5,7 @@ import threading
 
 import pytest
 
-from devrt.distributed import connection
+from devrt.distributed.direct import client as direct_client
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame, hello
 from devrt.distributed.protocol.messages import message
@@ -32,7 +32,7 @@ def client(service):
 
 
 def port_of(client):
-    return client._session._connection._direct._address
+    return client._session._connection._calls._address
 
 
 def exchange(address, *sent):
@@ -50,7 +50,8 @@ def exchange(address, *sent):
             data += chunk
     while data:
         size, code = HEADER.unpack_from(data)
-        codes.append(code)
+        if code != HELLO:  # the service's own
+            codes.append(code)
         data = data[HEADER.size + size :]
     return codes
 
@@ -98,9 +99,9 @@ def test_the_wrong_token_is_refused():
 
 def test_a_client_of_another_contract_is_refused_on_both_connections(monkeypatch):
     with get_distributed_runtime_service("localhost:0", 2) as service:
-        other = get_distributed_runtime_client(service.address, 1, init_timeout=20)
         with monkeypatch.context() as patch:
-            patch.setattr(connection, "CONTRACT_METADATA", (("devrt-contract", "99"),))
+            patch.setattr(direct_client, "hello", lambda token: hello(token, 99))
+            other = get_distributed_runtime_client(service.address, 1, init_timeout=20)
             with pytest.raises(DistributedError, match="version 99") as caught:
                 other.connect()
         assert caught.value.code is StatusCode.FAILED_PRECONDITION

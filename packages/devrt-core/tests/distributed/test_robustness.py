@@ -14,6 +14,8 @@ from devrt import xla_client
 from devrt.distributed import Bounds, MemoryStore
 from devrt.distributed.protocol.messages import METHODS, SERVICE, message
 from devrt.distributed.quota import Quota, Rate
+from devrt.distributed.security import Security
+from devrt.distributed.status import read_status
 from devrt.errors import DistributedError, StatusCode
 from support import together
 
@@ -50,11 +52,6 @@ def sent(port, data):
             return
 
 
-def direct_port(client):
-    """Return the port of the connections without HTTP/2."""
-    return client._session._connection._direct._address[1]
-
-
 def port_of(service):
     return int(service.address.rpartition(":")[2])
 
@@ -68,13 +65,13 @@ GARBAGE = {
 }
 
 
-@pytest.mark.parametrize("data", GARBAGE.values(), ids=GARBAGE)
-def test_bytes_that_mean_nothing_end_their_connection(job, data):
-    service, client = job
-    sent(port_of(service), data)
-    before = service.status()["refused"].get("UNAUTHENTICATED", 0)
-    sent(direct_port(client), data)
-    assert service.status()["refused"]["UNAUTHENTICATED"] == before + 1
+@pytest.mark.parametrize("name", GARBAGE)
+def test_bytes_that_mean_nothing_end_their_connection(job, name):
+    service, _ = job
+    sent(port_of(service), GARBAGE[name])
+    is_of_grpc = GARBAGE[name].startswith(b"PRI")  # which ends it without a word
+    expected = {} if is_of_grpc else {"UNAUTHENTICATED": 1}
+    assert service.status()["refused"] == expected
 
 
 def call(service, method, request, token="secret", **fields):
@@ -89,12 +86,12 @@ def call(service, method, request, token="secret", **fields):
 
 @pytest.mark.parametrize("token", ["", "wrong", "secre", "secret2", "x" * 8000])
 def test_a_wrong_token_calls_nothing(job, token):
-    service, client = job
+    service, _ = job
     for method in METHODS:
         code = call(service, method, message(f"{method}Request"), token)
         assert code is grpc.StatusCode.UNAUTHENTICATED
     hello = token.encode()
-    sent(direct_port(client), struct.pack("!IB", len(hello), 255) + hello)
+    sent(port_of(service), struct.pack("!IB", len(hello), 255) + hello)
     refused = service.status()["refused"]
     assert refused == {"UNAUTHENTICATED": len(METHODS) + 1}
 
@@ -147,21 +144,41 @@ def test_a_flood_of_registrations_takes_nothing(job):
     assert refused["ALREADY_EXISTS"] + refused["INVALID_ARGUMENT"] == 1000
 
 
-def test_connections_that_say_nothing_keep_nobody_out(job):
-    """More of them than files that the service may have open: those of the job's go on."""
+BEGINNINGS = {
+    "silent": b"",
+    "of a direct connection": b"\x00",
+    "of HTTP/2": b"PRI * HTTP/2.0\r\n\r\nSM\r\n\r\n",
+}
+
+
+@pytest.mark.parametrize("name", BEGINNINGS)
+def test_connections_that_say_nothing_keep_nobody_out(job, name):
+    """More of them than may be unknown at a time: those of the job go on, and others join."""
     service, client = job
-    address = ("localhost", direct_port(client))
     taken = []
     try:
         for _ in range(600):
-            taken.append(socket.create_connection(address, 20))
+            taken.append(socket.create_connection(("localhost", port_of(service)), 20))
+            taken[-1].sendall(BEGINNINGS[name])
         together(lambda n: client.key_value_set(f"of{n}", ""), range(8), timeout=60)
         assert len(client.key_value_dir_get("")) == 8
+        found = read_status(service.address, Security(token="secret"))  # a new one, of gRPC
+        assert found["refused"]["UNAUTHENTICATED"] >= 600 - 256
         assert len(service._direct._open) <= 256 + 16
-        assert service.status()["refused"]["UNAUTHENTICATED"] >= 600 - 256
     finally:
         for one in taken:
             one.close()
+
+
+def test_calls_of_grpc_make_a_connection_one_of_the_job(job):
+    """Its time to show the token does not end it later."""
+    service, _ = job
+    with grpc.insecure_channel(service.address) as channel:
+        status = channel.unary_unary("/devrt.Coordination/Status")
+        metadata = [("authorization", "Bearer secret")]
+        status(b"", timeout=20, metadata=metadata, wait_for_ready=True)
+        assert not service._direct._unadmitted
+        assert len(service._direct._open) > 1  # the clients' own, and this
 
 
 def test_one_process_may_keep_so_much_and_call_so_often():

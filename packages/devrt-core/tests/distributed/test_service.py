@@ -4,6 +4,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import textwrap
 import threading
 
@@ -176,3 +177,11 @@ def test_calls_before_connect_and_after_shutdown_are_errors():
             if state == "before":
                 client.connect()
                 client.shutdown()
+
+
+def test_a_folder_without_a_socket_is_an_error_of_the_service(tmp_path, monkeypatch):
+    long = tmp_path / ("x" * 120)  # longer than the path of a socket may be
+    long.mkdir()
+    monkeypatch.setattr(tempfile, "tempdir", str(long))
+    with pytest.raises(DistributedError, match="TMPDIR"):
+        service_of(1)

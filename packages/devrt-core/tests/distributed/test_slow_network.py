@@ -26,8 +26,7 @@ def job():
     reported = queue.SimpleQueue()
     with make("127.0.0.1:0", 2, heartbeat_timeout=HEARTBEAT) as service:
         port = int(service.address.rpartition(":")[2])
-        direct = service._direct._server.sockets[0].getsockname()[1]
-        with SlowProxy([port, direct], DELAY, 0.1) as proxy:
+        with SlowProxy([port], DELAY, 0.1) as proxy:
             how = {"init_timeout": 60, "shutdown_timeout": 60, "heartbeat_timeout": HEARTBEAT}
             clients = [
                 join(f"{HOST}:{port}", n, missed_heartbeat_callback=reported.put, **how)

@@ -2,19 +2,18 @@
 
 from __future__ import annotations
 
-import secrets
+import os
 import weakref
 from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt._support.record import record
 from devrt.distributed.arguments import milliseconds, number, octets, process, processes, text
-from devrt.distributed.connection import Connection
+from devrt.distributed.direct.link import DirectLink
 from devrt.distributed.engines import Location, check_security, location_of
-from devrt.distributed.etcd.opening import opened
+from devrt.distributed.link import Link
 from devrt.distributed.security import Security
 from devrt.distributed.session import Session
-from devrt.distributed.stored.session import StoredSession
 from devrt.distributed.wire_session import WireSession
 
 __all__ = ["DistributedRuntimeClient", "Times"]
@@ -162,16 +161,28 @@ def _session(
     on_loss: Callable[[Exception], Any] | None,
     use_compression: bool,
 ) -> Session:
-    incarnation = secrets.randbits(63)
+    incarnation = int.from_bytes(os.urandom(8), "little") >> 1
     check_security(location, security)
     if location.engine == "etcd":
+        from devrt.distributed.etcd.opening import opened  # no other engine needs it
+        from devrt.distributed.stored.session import StoredSession
+
         store = opened(location, security, min(times.rpc, times.connect))
         return StoredSession(store, process, incarnation, times.heartbeat, on_loss)
-    connection = Connection(
-        location.hosts[0], process, incarnation, security, times.heartbeat, use_compression
-    )
-    connection.on_loss = on_loss
-    return WireSession(connection, process, times.rpc)
+    given = (location.hosts[0], process, incarnation, security, times.heartbeat)
+
+    def over_grpc() -> Link:
+        from devrt.distributed.connection import Connection  # only for jaxlib's, or certificates
+
+        made = Connection(*given, use_compression)
+        made.on_loss = on_loss
+        return made
+
+    if security.has_certificates:
+        return WireSession(None, over_grpc, process, times.rpc)
+    direct = DirectLink(*given)
+    direct.on_loss = on_loss
+    return WireSession(direct, over_grpc, process, times.rpc)
 
 
 def _quietly(how: Callable[[float], None], seconds: float) -> None:

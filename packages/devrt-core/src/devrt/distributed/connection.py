@@ -1,50 +1,27 @@
-"""One process's connection to a coordination service: calls, heartbeats, and what ends waits."""
+"""One process's link to a coordination service by gRPC: jaxlib's, or one with certificates."""
 
 from __future__ import annotations
 
 import threading
 import time
-from collections.abc import Callable
 from typing import Any
 
-from devrt._support import log
 from devrt.distributed.channel import methods_of, opened
-from devrt.distributed.direct.client import DirectClient, NotSentError
-from devrt.distributed.direct.frames import PORT_KEY
-from devrt.distributed.faults import from_wire, refused
+from devrt.distributed.faults import from_wire
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
+from devrt.distributed.link import BEATS, ONCE, PAUSE, Link, is_once, perhaps_done
 from devrt.distributed.protocol.contract import CONTRACT_METADATA
-from devrt.distributed.protocol.messages import RESUMES_KEY, grpc_module, message
-from devrt.distributed.security import Security, bound_address
+from devrt.distributed.protocol.messages import RESUMES_KEY, grpc_module
+from devrt.distributed.security import Security
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
 __all__ = ["Connection"]
 
 _OWN = "devrt-error-bin"  # metadata of the errors of devrt's service
-_ROUNDS = 16384  # names of barriers that are remembered
-_PAUSE = 0.2
-_ONCE = {"InsertKeyValue", "IncrementKeyValue"}  # what a second time is another thing
-_BEATS = 4  # heartbeats in the time that may pass without one
 
 
-class Connection:
-    """The channel of one process, from its registration to its end.
-
-    Parameters
-    ----------
-    address
-        The service's.
-    process
-        The number of this process.
-    incarnation
-        What tells this process from an earlier one with its number.
-    security
-        How the two sides know each other.
-    heartbeat
-        Seconds without an answer after which the service counts as lost.
-    compress
-        Whether messages are compressed.
-    """
+class Connection(Link):
+    """The channel of one process; parameters are those of `Link`, and whether to compress."""
 
     def __init__(
         self,
@@ -55,38 +32,15 @@ class Connection:
         heartbeat: float,
         compress: bool,
     ) -> None:
+        super().__init__(address, process, incarnation, security, heartbeat)
         self._grpc = grpc_module()
-        self._address = address
-        self._process = process
-        self._security = security
-        self._heartbeat = heartbeat
-        self._ids = message("Incarnations")(task_id=process, task_incarnation=incarnation)
         self._channel = opened(address, security, compress)
         self._methods = methods_of(self._channel)
-        self._lock = threading.Lock()
         self._waits: set[Any] = set()
-        self._rounds: dict[str, int] = {}
-        self._ended = threading.Event()
         self._poll: Any = None
         self._is_over = False
-        self._was_reported = False
-        self._direct: DirectClient | None = None
-        self._resumes = False  # whether another service may carry on after this one
-        self.loss: DevrtError | None = None
-        self.is_joined = False
-        self.on_loss: Callable[[Exception], Any] | None = None
 
-    def join(self, seconds: float) -> None:
-        """Register, and begin to give signs of life."""
-        if self.is_joined:
-            return
-        if self._ended.is_set():
-            words = "connect() was called after shutdown(). Make another client."
-            raise refused(StatusCode.FAILED_PRECONDITION, words)
-        request = message("RegisterTaskRequest")(
-            incarnation=self._ids.task_incarnation, source_task_id=self._process
-        )
-        log.info("process %d joins the cluster at %s", self._process, self._address)
+    def _register(self, request: Any, seconds: float) -> Any:
         try:
             answer, ended = self._methods["RegisterTask"].with_call(
                 request,
@@ -96,20 +50,16 @@ class Connection:
             )
         except self._grpc.RpcError as error:
             raise self._error(error, f"process {self._process} joining the cluster") from error
-        self._ids.service_incarnation = answer.service_incarnation
-        offered = dict(ended.trailing_metadata() or ())
-        self._resumes = RESUMES_KEY in offered
-        self._follow(offered)
-        self.is_joined = True
+        self._resumes = RESUMES_KEY in dict(ended.trailing_metadata() or ())
+        return answer
+
+    def _begin_signs(self) -> None:
         threading.Thread(target=self._beat, name="devrt-heartbeat", daemon=True).start()
         self._begin_poll()
-        log.info("process %d is connected: all processes are there", self._process)
 
     def call(self, method: str, request: Any, seconds: float) -> Any:
         """Make a call that waits for no other process."""
         request.incarnations.CopyFrom(self._ids)
-        if self._direct is not None:
-            return self._call_direct(self._direct, method, request, seconds, method)
         if self._resumes:
             return self._repeated(method, request, seconds, method)
         try:
@@ -119,14 +69,10 @@ class Connection:
 
     def wait(self, method: str, request: Any, seconds: float, what: str) -> Any:
         """Make a call that waits for others: it ends, with the error, where one is lost."""
-        if not self.is_joined:
-            words = f"{what} needs connect() first, and no shutdown()."
-            raise refused(StatusCode.FAILED_PRECONDITION, words)
+        self._check_joined(what)
         if self._is_over and self.loss is not None:
             raise self.loss.fresh()
         request.incarnations.CopyFrom(self._ids)
-        if self._direct is not None:
-            return self._call_direct(self._direct, method, request, seconds, what)
         return self._repeated(method, request, seconds, what)
 
     def _repeated(self, method: str, request: Any, seconds: float, what: str) -> Any:
@@ -142,9 +88,9 @@ class Connection:
                     raise
                 if error.code is not StatusCode.UNAVAILABLE or time.monotonic() >= end:
                     raise
-                if _is_once(method, request):
-                    raise _perhaps_done(what) from error
-            if self._ended.wait(_PAUSE) or self.loss is not None:
+                if is_once(method, request):
+                    raise perhaps_done(what) from error
+            if self._ended.wait(PAUSE) or self.loss is not None:
                 raise self._cancelled(what)
 
     def _cancellable(self, method: str, request: Any, seconds: float, what: str) -> Any:
@@ -153,7 +99,7 @@ class Connection:
                 request,
                 timeout=seconds,
                 # What must not be done twice is sent when there is a connection, else not at all.
-                wait_for_ready=self._resumes and method in _ONCE,
+                wait_for_ready=self._resumes and method in ONCE,
                 metadata=self._security.metadata,
             )
             self._waits.add(future)
@@ -169,112 +115,27 @@ class Connection:
             with self._lock:
                 self._waits.discard(future)
 
-    def _call_direct(
-        self, direct: DirectClient, method: str, request: Any, seconds: float, what: str
-    ) -> Any:
-        end = time.monotonic() + seconds
-        try:
-            return direct.call(method, request, seconds)
-        except DevrtError:  # some are TimeoutErrors too
-            raise
-        except TimeoutError as error:
-            words = f"{what} had no answer from the coordination service within {seconds:g} s."
-            raise refused(StatusCode.DEADLINE_EXCEEDED, words) from error
-        except OSError as error:
-            if self._ended.is_set() or self.loss is not None:
-                raise self._cancelled(what) from error
-            if self._resumes:
-                return self._call_next(direct, method, request, end, what, error)
-            words = f"{what} failed at the coordination service {self._address}: {error}."
-            raise refused(StatusCode.UNAVAILABLE, words) from error
-
-    def _call_next(
-        self,
-        direct: DirectClient,
-        method: str,
-        request: Any,
-        end: float,
-        what: str,
-        error: OSError,
-    ) -> Any:
-        """Make a call at the service that carries on; a heartbeat's answer tells its own port."""
+    def _interrupt(self) -> None:
         with self._lock:
-            if self._direct is direct:
-                self._direct = None
-        if not isinstance(error, NotSentError) and _is_once(method, request):
-            raise _perhaps_done(what) from error
-        return self._repeated(method, request, end - time.monotonic(), what)
+            waits = list(self._waits)
+        for future in waits:
+            future.cancel()
 
-    def _follow(self, offered: dict[str, Any]) -> None:
-        """Use the direct port that the service offers, if it does."""
-        port = offered.get(PORT_KEY, "")
-        former = self._direct
-        if not port.isdecimal() or (former is not None and former.port == int(port)):
-            return
-        host, _ = bound_address(self._address)
-        with self._lock:
-            self._direct = DirectClient(host, int(port), self._security.token or "")
-        if former is not None:
-            former.close()
-
-    def round(self, barrier: str) -> int:
-        """Return how often a barrier has been passed."""
-        return self._rounds.get(barrier, -1) + 1
-
-    def passed(self, barrier: str, counter: int) -> None:
-        """Note that a barrier was passed.
-
-        jaxlib's service refuses a barrier with the number of an earlier use; devrt's needs none.
-        A job that gives each barrier a name of its own must not grow: the oldest are forgotten.
-        """
-        with self._lock:
-            self._rounds.pop(barrier, None)
-            self._rounds[barrier] = counter
-            if len(self._rounds) > _ROUNDS:
-                del self._rounds[next(iter(self._rounds))]
-
-    def leave(self, seconds: float) -> None:
-        """Leave the cluster, together with the others, and close. Idempotent."""
-        with self._lock:
-            was_joined, self.is_joined = self.is_joined, False
-        try:
-            if was_joined and not self._ended.is_set():
-                kind = message("ShutdownTaskRequest")
-                request = kind(source_task_id=self._process)
-                self.call("ShutdownTask", request, seconds)
-        except DevrtError:
-            if not self._was_reported:
-                raise
-        finally:
-            self.close()
-
-    def close(self, _: float = 0) -> None:
-        """End heartbeats and calls that wait. Idempotent."""
-        self.is_joined = False
-        self._ended.set()
-        self._cancel_waits()
+    def _close(self) -> None:
         if self._poll is not None:
             self._poll.cancel()
-        if self._direct is not None:
-            self._direct.close()
         self._channel.close()
 
     def _beat(self) -> None:
         """Give signs of life until the end, or until the service is silent for too long."""
-        request = message("HeartbeatRequest")(
-            incarnations=self._ids,
-            incarnation=self._ids.task_incarnation,
-            source_task_id=self._process,
-        )
-        period = self._heartbeat / _BEATS
-        failures = 0
+        request, failures = self._heartbeat_request(), 0
+        period = self._heartbeat / BEATS
         while not self._ended.wait(period):
             try:
-                _, call = self._methods["Heartbeat"].with_call(
+                self._methods["Heartbeat"](
                     request, timeout=period, metadata=self._security.metadata
                 )
                 failures = 0
-                self._follow(dict(call.trailing_metadata() or ()))
                 if self._poll.done() and self.loss is None:
                     self._begin_poll()  # the service is back
             except (self._grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
@@ -286,15 +147,15 @@ class Connection:
 
     def _begin_poll(self) -> None:
         """Let the service say when a process is lost."""
-        poll = message("PollForErrorRequest")(incarnations=self._ids, source_task_id=self._process)
-        self._poll = self._methods["PollForError"].future(poll, metadata=self._security.metadata)
+        call = self._methods["PollForError"]
+        self._poll = call.future(self._poll_request(), metadata=self._security.metadata)
         self._poll.add_done_callback(self._polled)
 
     def _is_final(self, error: Exception, failures: int) -> bool:
         silent = {self._grpc.StatusCode.UNAVAILABLE, self._grpc.StatusCode.DEADLINE_EXCEEDED}
         code = getattr(error, "code", lambda: None)()
         return (
-            failures >= _BEATS
+            failures >= BEATS
             or (code not in silent and code is not None)
             or (self.loss is not None)
         )
@@ -312,35 +173,7 @@ class Connection:
             self._lose(loss)
             if _OWN not in dict(error.trailing_metadata() or ()):
                 self._is_over = True  # jaxlib's service leaves those that wait for keys
-                self._cancel_waits()
-
-    def _lose(self, error: DevrtError) -> None:
-        """Take note of a loss, once; end what waits, and report it."""
-        is_peer = isinstance(error, PeerLostError)
-        with self._lock:
-            is_leaving = not self.is_joined
-            if self.loss is not None or (is_leaving and is_peer):
-                return
-            self.loss = error
-            self._was_reported = not is_leaving
-        log.info("process %d: %s", self._process, error)
-        if not is_peer:  # else the service ends the calls that it hits
-            self._cancel_waits()
-        if self.on_loss is not None and not is_leaving:
-            self.on_loss(error)
-
-    def _cancel_waits(self) -> None:
-        with self._lock:
-            waits = list(self._waits)
-        for future in waits:
-            future.cancel()
-        if self._direct is not None:
-            self._direct.interrupt()
-
-    def _cancelled(self, what: str) -> DevrtError:
-        if self.loss is not None:
-            return self.loss.fresh()
-        return refused(StatusCode.CANCELLED, f"{what} ended: this client was shut down.")
+                self._interrupt()
 
     def _error(self, error: Any, what: str) -> DevrtError:
         if not hasattr(error, "code"):
@@ -354,13 +187,3 @@ class Connection:
             return lost
         words = f"{what} failed at the coordination service {self._address}: {error.details()}"
         return from_wire(code, words, None)
-
-
-def _is_once(method: str, request: Any) -> bool:
-    """Return whether a call that is made a second time is another thing."""
-    return method in _ONCE and not getattr(request, "allow_overwrite", False)
-
-
-def _perhaps_done(what: str) -> DevrtError:
-    words = f"the service went away during {what}: it may have been done, or not."
-    return refused(StatusCode.UNAVAILABLE, words)

@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from devrt.distributed.aborting import aborting
 from devrt.distributed.arguments import seconds, secret
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
 from devrt.distributed.security import Bounds, Security
-from devrt.distributed.services import AnyService, begun
+
+if TYPE_CHECKING:
+    from devrt.distributed.services import AnyService
 
 __all__ = ["get_distributed_runtime_client", "get_distributed_runtime_service"]
 
@@ -82,6 +84,8 @@ def get_distributed_runtime_service(
     DistributedError
         If it cannot listen there, or gRPC is not installed.
     """
+    from devrt.distributed.services import begun  # asyncio, which clients do without
+
     limits = Limits(
         heartbeat=_given(heartbeat_timeout, 100, "heartbeat_timeout"),
         register=_given(cluster_register_timeout, 3600, "cluster_register_timeout"),

@@ -1,22 +1,24 @@
-"""The embedded coordination service: gRPC in a thread of this process, for jaxlib's clients too."""
+"""The embedded coordination service, in a thread of this process: jaxlib's clients join it too."""
 
 from __future__ import annotations
 
 import asyncio
 import json
+import os
 import secrets
+import socket
 import threading
 import time
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
+from tempfile import TemporaryDirectory
 from typing import Any
 
 from devrt.distributed.calls import Calls
 from devrt.distributed.cluster import Cluster, Limits
-from devrt.distributed.direct.frames import PORT_KEY
 from devrt.distributed.direct.server import DirectServer
 from devrt.distributed.faults import refused, to_wire
 from devrt.distributed.journal import Journal
-from devrt.distributed.ports import is_taken
+from devrt.distributed.ports import bound_sockets
 from devrt.distributed.protocol.contract import check_contract, contract_of
 from devrt.distributed.protocol.messages import (
     METHODS,
@@ -34,7 +36,7 @@ __all__ = ["DistributedRuntimeService"]
 _TICK = 0.05
 _START_SECONDS = 30.0
 _BEATS = 4  # of a process in the time that it may be silent
-_OFFERING = {"RegisterTask", "Heartbeat"}  # calls whose answers tell the direct port
+_OFFERING = {"RegisterTask"}  # calls whose answers say that another service may carry on
 
 
 class DistributedRuntimeService:
@@ -73,7 +75,15 @@ class DistributedRuntimeService:
         self._calls = Calls(self._cluster, self._incarnation(num_nodes), self._bounds)
         if self._journal is not None:
             self._calls.carry_on(self._journal)
-        self._direct: DirectServer | None = None
+        self._direct = DirectServer(
+            self._calls,
+            self._security.token or "",
+            self._certified,
+            journal is not None,
+            self._bounds.message_bytes,
+            self._bounds.connections,
+            self._count,
+        )
         self._refusals: dict[str, int] = {}
         self._loop = asyncio.new_event_loop()
         self._stopping = asyncio.Event()
@@ -125,23 +135,42 @@ class DistributedRuntimeService:
             self._loop.run_until_complete(self._serve())
         except DevrtError as error:
             self._started.append(error)
+        except (OSError, RuntimeError) as error:
+            words = (
+                f"the coordination service could not begin: {error}. It needs a socket in the "
+                "folder of temporary files, whose path may have some 80 bytes: look at TMPDIR."
+            )
+            self._started.append(DistributedError(words, code=StatusCode.UNAVAILABLE))
         finally:
             self._ready.set()
             self._loop.close()
 
     async def _serve(self) -> None:
+        bound = self._bind()
+        try:
+            # gRPC listens behind the port, at a socket that only this user reaches.
+            with TemporaryDirectory(prefix="devrt-") as folder:
+                await self._serve_at(bound, os.path.join(folder, "grpc"))
+        finally:
+            for one in bound:
+                one.close()
+
+    async def _serve_at(self, bound: Sequence[socket.socket], path: str) -> None:
         server = self._grpc.aio.server(
             options=[
                 ("grpc.max_receive_message_length", self._bounds.message_bytes),
                 ("grpc.max_send_message_length", -1),
-                ("grpc.so_reuseport", 0),
                 ("grpc.max_metadata_size", 16 << 10),
             ]
         )
-        self._port = self._bind(server)
-        offered = await self._listen_directly()
+        if self._certified:
+            server.add_secure_port(f"unix:{path}", self._security.server_credentials(self._grpc))
+        else:
+            server.add_insecure_port(f"unix:{path}")
+        offered = () if self._journal is None else ((RESUMES_KEY, "1"),)
         server.add_generic_rpc_handlers(tuple(self._handlers(offered)))
         await server.start()
+        await self._direct.start(bound, path)
         self._started.append(None)
         self._ready.set()
         ticked = time.monotonic()
@@ -156,8 +185,7 @@ class DistributedRuntimeService:
                 ticked = now
         self._calls.close()
         await asyncio.sleep(_TICK)  # the errors of calls that waited go out first
-        if self._direct is not None:
-            self._direct.close()
+        self._direct.close()
         await server.stop(0)
         await _end_tasks()
 
@@ -174,44 +202,20 @@ class DistributedRuntimeService:
         )
         return number
 
-    async def _listen_directly(self) -> tuple[tuple[str, str], ...]:
-        """Return the metadata that offers the direct port; certificates are gRPC's alone.
-
-        Another service that carries on has another port: answers to heartbeats tell it.
-        """
-        resumes = () if self._journal is None else ((RESUMES_KEY, "1"),)
-        if self._certified:
-            return resumes
-        self._direct = DirectServer(
-            self._calls,
-            self._security.token or "",
-            self._bounds.message_bytes,
-            self._bounds.connections,
-            self._count,
-        )
-        return (*resumes, (PORT_KEY, str(await self._direct.start(self._host))))
-
-    def _bind(self, server: Any) -> int:
-        host = f"[{self._host}]" if ":" in self._host else self._host
-        where = f"{host}:{self._port}"
-        cause: RuntimeError | None = None
+    def _bind(self) -> list[socket.socket]:
+        """Take the port, on every address of the host."""
         try:
-            if is_taken(self._host, self._port):
-                port = 0
-            elif self._certified:
-                credentials = self._security.server_credentials(self._grpc)
-                port = server.add_secure_port(where, credentials)
-            else:
-                port = server.add_insecure_port(where)
-        except RuntimeError as error:
-            port, cause = 0, error
-        if not port:
+            bound = bound_sockets(self._host, self._port)
+        except OSError as error:
+            host = f"[{self._host}]" if ":" in self._host else self._host
+            where = f"{host}:{self._port}"
             msg = (
                 f"the coordination service cannot listen at {where}: the port is in use, or the "
                 "address is none of this machine. Choose another port, or 0 for one that is free."
             )
-            raise DistributedError(msg, address=where) from cause
-        return int(port)
+            raise DistributedError(msg, address=where) from error
+        self._port = int(bound[0].getsockname()[1])
+        return bound
 
     def _handlers(self, offered: tuple[tuple[str, str], ...]) -> list[Any]:
         grpc = self._grpc
@@ -240,6 +244,7 @@ class DistributedRuntimeService:
                 if not self._security.accepts(context):
                     words = "this service needs the job's token, or a certificate that it accepts."
                     raise refused(StatusCode.UNAUTHENTICATED, words)
+                self._direct.admit_relayed(context.peer().removeprefix("unix-abstract:"))
                 check_contract(contract_of(dict(context.invocation_metadata())))
                 context.set_trailing_metadata(metadata)
                 return await call(request)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import time
+from collections.abc import Callable, Sequence
 from typing import Any
 
-from devrt.distributed.connection import Connection
+from devrt.distributed.direct.stream import ForeignError
 from devrt.distributed.faults import refused
+from devrt.distributed.link import Link
 from devrt.distributed.protocol.messages import message
 from devrt.distributed.session import Session
 from devrt.errors import StatusCode
@@ -21,22 +23,37 @@ class WireSession(Session):
 
     Parameters
     ----------
-    connection
-        To the service.
+    direct
+        The link to devrt's service; None where there can be none.
+    over_grpc
+        Makes the link to another.
     process
         The number of this process.
     seconds
         How long a call that waits for nobody may take.
     """
 
-    def __init__(self, connection: Connection, process: int, seconds: float) -> None:
-        self._connection = connection
+    def __init__(
+        self,
+        direct: Link | None,
+        over_grpc: Callable[[], Link],
+        process: int,
+        seconds: float,
+    ) -> None:
+        self._connection = direct or over_grpc()
+        self._over_grpc = over_grpc
         self._process = process
         self._seconds = seconds
 
     def join(self, seconds: float) -> None:
         """Join; return when every process has."""
-        self._connection.join(seconds)
+        end = time.monotonic() + seconds
+        try:
+            self._connection.join(seconds)
+        except ForeignError:
+            self._connection.close()
+            self._connection = self._over_grpc()
+            self._connection.join(max(0, end - time.monotonic()))
 
     def leave(self, seconds: float) -> None:
         """Leave when every process that is alive does, and close. Idempotent."""

@@ -2,24 +2,20 @@
 
 from __future__ import annotations
 
-import socket
 import threading
 from typing import Any
 
-from devrt.distributed.direct.frames import HEADER, NUMBERS, error_of, frame, hello
+from devrt.distributed.direct.frames import NUMBERS, error_of, hello
+from devrt.distributed.direct.stream import Stream
 from devrt.distributed.protocol.messages import message
 
-__all__ = ["DirectClient", "NotSentError"]
+__all__ = ["DirectClient"]
 
 _CONNECT_SECONDS = 10.0
 
 
-class NotSentError(ConnectionError):
-    """There was no connection to send a request on: it can be made again."""
-
-
 class DirectClient:
-    """Connections to a service's direct port, opened as they are needed and used again.
+    """Connections to a service, opened as they are needed and used again.
 
     Parameters
     ----------
@@ -27,16 +23,21 @@ class DirectClient:
         Where the service listens.
     token
         What the service wants to see first.
+
+    Attributes
+    ----------
+    resumes : bool or None
+        Whether another service may carry on after this one; None until the service has answered.
     """
 
     def __init__(self, host: str, port: int, token: str) -> None:
         self._address = (host, port)
-        self.port = port
         self._hello = hello(token.encode())
         self._lock = threading.Lock()
-        self._idle: list[socket.socket] = []
-        self._busy: set[socket.socket] = set()
+        self._idle: list[Stream] = []
+        self._busy: set[Stream] = set()
         self._is_closed = False
+        self.resumes: bool | None = None
 
     def call(self, method: str, request: Any, seconds: float | None) -> Any:
         """Make a call and wait for its response.
@@ -46,19 +47,20 @@ class DirectClient:
         TimeoutError
             There was none within so many seconds.
         ConnectionError
-            The connection ended; `NotSentError` where it was none when the call began.
+            The connection ended; `NotSentError` where it was none when the call began, and
+            `ForeignError` where the service is not devrt's.
         DevrtError
             The response is an error.
         """
-        connection = self._take()
+        stream = self.taken(seconds)
         try:
-            connection.settimeout(seconds)
-            connection.sendall(frame(NUMBERS[method], request.SerializeToString()))
-            code, payload = _response(connection)
+            stream.send(NUMBERS[method], request.SerializeToString(), seconds)
+            code, payload = stream.receive()
         except BaseException:
-            self._drop(connection)  # a late response must not be the next call's
+            self.drop(stream)  # a late response must not be the next call's
             raise
-        self._give_back(connection)
+        self.resumes = stream.resumes
+        self._give_back(stream)
         if code:
             raise error_of(code, payload)
         return message(f"{method}Response").FromString(payload)
@@ -66,8 +68,8 @@ class DirectClient:
     def interrupt(self) -> None:
         """End every call that waits: it raises `ConnectionError`."""
         with self._lock:
-            for connection in self._busy:
-                _end(connection)
+            for stream in self._busy:
+                stream.interrupt()
 
     def close(self) -> None:
         """End every call and every connection. Idempotent."""
@@ -75,94 +77,44 @@ class DirectClient:
         with self._lock:
             self._is_closed = True
             idle, self._idle = self._idle, []
-        for connection in idle:
-            connection.close()
+        for stream in idle:
+            stream.close()
 
-    def _take(self) -> socket.socket:
-        made = self._idle_one() or self._opened()
+    def taken(self, seconds: float | None) -> Stream:
+        """Return a connection for a caller alone; connecting may take so long."""
+        found = self._idle_one() or self._opened(seconds)
         with self._lock:
             if not self._is_closed:
-                self._busy.add(made)
-                return made
-        made.close()
-        raise NotSentError("the connection was closed")
+                self._busy.add(found)
+                return found
+        found.close()
+        raise ConnectionError("the connection was closed")
 
-    def _idle_one(self) -> socket.socket | None:
+    def drop(self, stream: Stream) -> None:
+        """Close a connection that was taken."""
+        with self._lock:
+            self._busy.discard(stream)
+        stream.close()
+
+    def _idle_one(self) -> Stream | None:
         """Return a connection that is open; close those that the service has closed."""
         while True:
             with self._lock:
                 if not self._idle:
                     return None
                 found = self._idle.pop()
-            if _is_open(found):
+            if found.is_open():
                 return found
             found.close()
 
-    def _opened(self) -> socket.socket:
-        try:
-            made = socket.create_connection(self._address, _CONNECT_SECONDS)
-            made.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
-            made.sendall(self._hello)
-        except TimeoutError:
-            raise
-        except OSError as error:
-            raise NotSentError(str(error)) from error
-        return made
+    def _opened(self, seconds: float | None) -> Stream:
+        allowed = _CONNECT_SECONDS if seconds is None else min(seconds, _CONNECT_SECONDS)
+        return Stream(self._address, self._hello, max(allowed, 0.001))
 
-    def _give_back(self, connection: socket.socket) -> None:
+    def _give_back(self, stream: Stream) -> None:
         with self._lock:
-            self._busy.discard(connection)
+            self._busy.discard(stream)
             if not self._is_closed:
-                self._idle.append(connection)
+                self._idle.append(stream)
                 return
-        connection.close()
-
-    def _drop(self, connection: socket.socket) -> None:
-        with self._lock:
-            self._busy.discard(connection)
-        connection.close()
-
-
-def _is_open(connection: socket.socket) -> bool:
-    """Return whether nothing has come on a connection that nothing was requested on."""
-    try:
-        connection.settimeout(0)
-        connection.recv(1, socket.MSG_PEEK)
-    except BlockingIOError:
-        return True
-    except OSError:
-        return False
-    return False
-
-
-def _response(connection: socket.socket) -> tuple[int, bytes]:
-    data = connection.recv(1 << 16)
-    while len(data) < HEADER.size:
-        data += _more(connection, data)
-    size, code = HEADER.unpack_from(data)
-    missing = HEADER.size + size - len(data)
-    if missing <= 0:
-        return code, data[HEADER.size :]
-    whole = bytearray(HEADER.size + size)
-    whole[: len(data)] = data
-    view = memoryview(whole)[len(data) :]
-    while view:
-        count = connection.recv_into(view)
-        if not count:
-            raise ConnectionError("the service closed the connection")
-        view = view[count:]
-    return code, bytes(whole[HEADER.size :])
-
-
-def _more(connection: socket.socket, data: bytes) -> bytes:
-    more = connection.recv(1 << 16) if data else b""
-    if not more:
-        raise ConnectionError("the service closed the connection")
-    return more
-
-
-def _end(connection: socket.socket) -> None:
-    try:
-        connection.shutdown(socket.SHUT_RDWR)
-    except OSError:  # the service was first
-        return
+        stream.close()

@@ -2,7 +2,8 @@
 
 A request's number is that of the method in `METHODS`, or `HELLO` for the first, which has the
 version and the token; a response's is the status code, and what follows an error is its words and
-details.
+details. The first response is the service's own `HELLO`, or an error: what else comes is from
+another program, HTTP/2's first frame among it, whose number would be 0.
 """
 
 from __future__ import annotations
@@ -18,21 +19,23 @@ __all__ = [
     "HEADER",
     "HELLO",
     "NUMBERS",
-    "PORT_KEY",
     "error_of",
     "frame",
     "frame_of_error",
     "hello",
+    "hello_of_service",
+    "is_foreign",
     "read_hello",
+    "read_hello_of_service",
 ]
 
 HEADER = struct.Struct("!IB")
 HELLO = 255
-PORT_KEY = "devrt-direct-port"
-"""Under which the answer to ``RegisterTask`` has the port, in its trailing metadata."""
 _CONTRACT = struct.Struct("!H")
 NUMBERS = {name: number for number, name in enumerate(METHODS)}
 _WORDS = struct.Struct("!I")
+_OF_SERVICE = struct.Struct("!H?")
+_ERRORS = range(1, 17)
 
 
 def hello(token: bytes, contract: int = CONTRACT) -> bytes:
@@ -45,6 +48,21 @@ def read_hello(payload: bytes) -> tuple[int, bytes]:
     if len(payload) < _CONTRACT.size:
         return -1, b""
     return _CONTRACT.unpack_from(payload)[0], payload[_CONTRACT.size :]
+
+
+def hello_of_service(resumes: bool) -> bytes:
+    """Return a service's first frame: its version, and whether another may carry on after it."""
+    return frame(HELLO, _OF_SERVICE.pack(CONTRACT, resumes))
+
+
+def read_hello_of_service(payload: bytes) -> bool:
+    """Return whether another service may carry on after the one that sent a first frame."""
+    return bool(_OF_SERVICE.unpack_from(payload)[1])
+
+
+def is_foreign(size: int, number: int) -> bool:
+    """Return whether the header of a first response is none of devrt's service."""
+    return size != _OF_SERVICE.size if number == HELLO else number not in _ERRORS
 
 
 def frame(number: int, payload: bytes) -> bytes:

@@ -1,15 +1,28 @@
-"""The service's end of direct connections: one request at a time on each."""
+"""The port of a service: direct connections, and those of HTTP/2, which are passed on to gRPC.
+
+A direct connection has one request at a time, and a heartbeat beside the one that polls for losses.
+"""
 
 from __future__ import annotations
 
 import asyncio
 import hmac
-from collections.abc import Callable
+import socket
+from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
 from devrt.distributed.calls import Calls
-from devrt.distributed.direct.frames import HEADER, HELLO, frame, frame_of_error, read_hello
+from devrt.distributed.direct.frames import (
+    HEADER,
+    HELLO,
+    NUMBERS,
+    frame,
+    frame_of_error,
+    hello_of_service,
+    read_hello,
+)
+from devrt.distributed.direct.relay import Relay
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.contract import check_contract
 from devrt.distributed.protocol.messages import METHODS, message, parsed
@@ -18,20 +31,29 @@ from devrt.errors import DevrtError, StatusCode
 __all__ = ["DirectServer"]
 
 _OK = 0
+_BACKLOG = 4096  # all processes of a job come at once
+# How many of them are taken before what the first have sent is read: fewer than may be unadmitted.
+_TAKEN_AT_ONCE = 32
+_POLL, _BEAT = NUMBERS["PollForError"], NUMBERS["Heartbeat"]
+_HTTP2, _TLS = b"PRI *", b"\x16\x03"  # how connections begin that are gRPC's
 _TOKEN_BYTES = 8192
 _ADMISSION_SECONDS = 10.0
 _UNADMITTED = 256  # connections at a time: a client sends its first message at once
 
 
 class DirectServer:
-    """Listens beside the gRPC service, in its thread.
+    """Listens for the service, in its thread.
 
     Parameters
     ----------
     calls
-        What answers.
+        What answers direct connections.
     token
-        What the first message of each connection must have; empty for none.
+        What the first message of each direct connection must have; empty for none.
+    is_certified
+        Whether connections need certificates: then all are gRPC's.
+    resumes
+        Whether another service may carry on after this one.
     message_bytes
         The largest message.
     connections
@@ -44,6 +66,8 @@ class DirectServer:
         self,
         calls: Calls,
         token: str,
+        is_certified: bool,
+        resumes: bool,
         message_bytes: int,
         connections: int,
         refuse: Callable[[DevrtError], None],
@@ -52,23 +76,31 @@ class DirectServer:
             (getattr(calls, name), partial(parsed, message(f"{name}Request"))) for name in METHODS
         ]
         self._token = token.encode()
+        self._of_grpc = _TLS if is_certified else _HTTP2
+        self._is_certified = is_certified
+        self.hello = hello_of_service(resumes)
         self._message_bytes = message_bytes
-        self._connections = min(connections, _descriptors() // 2)
+        self._connections = min(connections, _descriptors() // 3)  # one that is passed on has three
         self._refuse = refuse
         self._open: set[_Connection] = set()
         self._unadmitted: dict[_Connection, None] = {}  # the oldest first
-        self._server: asyncio.Server | None = None
+        self._relayed: dict[str, _Connection] = {}  # by the name that gRPC knows them by
+        self._servers: list[asyncio.Server] = []
+        self._grpc_path = ""
 
-    async def start(self, host: str) -> int:
-        """Listen at any free port of a host, which is returned."""
+    async def start(self, sockets: Sequence[socket.socket], grpc_path: str) -> None:
+        """Listen at bound sockets; what is gRPC's goes to the socket at a path."""
+        self._grpc_path = grpc_path
         loop = asyncio.get_running_loop()
-        self._server = await loop.create_server(lambda: _Connection(self), host, 0)
-        return int(self._server.sockets[0].getsockname()[1])
+        for one in sockets:
+            made = loop.create_server(lambda: _Connection(self), sock=one, backlog=_TAKEN_AT_ONCE)
+            self._servers.append(await made)
+            one.listen(_BACKLOG)
 
     def close(self) -> None:
         """Close every connection, and take no more."""
-        if self._server is not None:
-            self._server.close()
+        for server in self._servers:
+            server.close()
         for connection in list(self._open):
             connection.close()
 
@@ -86,14 +118,36 @@ class DirectServer:
         """Note that a connection has shown the token."""
         self._unadmitted.pop(connection, None)
 
+    def is_for_grpc(self, data: bytes | bytearray) -> bool:
+        """Return whether what a connection begins with is gRPC's."""
+        return data.startswith(self._of_grpc)
+
+    def relay(self, connection: _Connection, transport: Any, data: bytes) -> Relay:
+        """Pass a connection on to gRPC; a call on it that has the token admits it."""
+        made = Relay(transport, self._grpc_path, data, connection.connection_lost)
+        if made.name:
+            self._relayed[made.name] = connection
+        else:  # a system on which gRPC cannot tell it from others
+            connection.admit()
+        return made
+
+    def admit_relayed(self, name: str) -> None:
+        """Note that a call of gRPC's on a connection had the token."""
+        connection = self._relayed.pop(name, None)
+        if connection is not None:
+            connection.admit()
+
     def closed(self, connection: _Connection) -> None:
         """Forget a connection."""
         self._open.discard(connection)
         self._unadmitted.pop(connection, None)
+        self._relayed.pop(connection.relayed_as, "")
 
     def check_hello(self, payload: bytes) -> None:
         """Refuse a first message without the token, or of another version."""
         version, token = read_hello(payload)
+        if self._is_certified:
+            raise refused(StatusCode.UNAUTHENTICATED, "this service needs certificates.")
         if version < 0 or not hmac.compare_digest(token, self._token):
             raise refused(StatusCode.UNAUTHENTICATED, "this service needs the job's token.")
         check_contract(version)
@@ -125,8 +179,10 @@ class _Connection(asyncio.Protocol):
         self._bytes = bytearray()
         self._to_skip = 0
         self._is_admitted = False
-        self._task: asyncio.Task[None] | None = None
+        self._is_polling = False
+        self._tasks: set[asyncio.Task[None]] = set()
         self._admission: asyncio.TimerHandle | None = None
+        self.relayed_as = ""
 
     def connection_made(self, transport: Any) -> None:
         self._transport = transport
@@ -140,11 +196,18 @@ class _Connection(asyncio.Protocol):
         self._server.closed(self)
         if self._admission is not None:
             self._admission.cancel()
-        if self._task is not None:  # its client waits no more
-            self._task.cancel()
+        for task in self._tasks:  # its client waits no more
+            task.cancel()
 
     def close(self) -> None:
         self._transport.close()
+
+    def admit(self) -> None:
+        """Take the connection as one of the job's."""
+        self._is_admitted = True
+        self._server.admitted(self)
+        if self._admission is not None:
+            self._admission.cancel()
 
     def data_received(self, data: bytes) -> None:
         if self._to_skip:
@@ -154,6 +217,9 @@ class _Connection(asyncio.Protocol):
             self._refuse_length()
         self._bytes += data
         if len(self._bytes) < HEADER.size:
+            return
+        if not self._is_admitted and self._server.is_for_grpc(self._bytes):
+            self._pass_on()
             return
         size, number = HEADER.unpack_from(self._bytes)
         if not self._is_admitted and (number != HELLO or size > _TOKEN_BYTES):
@@ -171,13 +237,27 @@ class _Connection(asyncio.Protocol):
         del self._bytes[:end]
         self._take(number, payload)
 
+    def _pass_on(self) -> None:
+        made = self._server.relay(self, self._transport, bytes(self._bytes))
+        self.relayed_as = made.name
+        self._bytes.clear()
+        self._transport.set_protocol(made)
+
     def _take(self, number: int, payload: bytes) -> None:
         if not self._is_admitted:
             self._admit(payload)
-        elif self._task is not None:  # a client waits for each response
+        elif self._is_free_for(number):
+            self._is_polling = self._is_polling or number == _POLL
+            task = asyncio.get_running_loop().create_task(self._answer(number, payload))
+            self._tasks.add(task)
+            task.add_done_callback(self._tasks.discard)
+        else:  # a client waits for each response
             self._transport.close()
-        else:
-            self._task = asyncio.get_running_loop().create_task(self._answer(number, payload))
+
+    def _is_free_for(self, number: int) -> bool:
+        """Return whether a request is the only one, or a heartbeat beside the poll."""
+        allowed = 1 if self._is_polling and number == _BEAT else 0
+        return len(self._tasks) <= allowed
 
     def end_unadmitted(self) -> None:
         """End a connection that is no client's: it did not begin as one, or not soon enough."""
@@ -201,17 +281,13 @@ class _Connection(asyncio.Protocol):
             self._transport.write(self._server.refusal(error))
             self._transport.close()
             return
-        self._is_admitted = True
-        self._server.admitted(self)
+        self.admit()
+        self._transport.write(self._server.hello)
         if self._bytes:
             self.data_received(b"")
 
     async def _answer(self, number: int, payload: bytes) -> None:
-        try:
-            response = await self._server.answer(number, payload)
-        finally:
-            self._task = None
-        self._transport.write(response)
+        self._transport.write(await self._server.answer(number, payload))
 
 
 def _descriptors() -> int:

@@ -9,6 +9,13 @@ from typing import Any
 from devrt.distributed.protocol.descriptors import FILES
 from devrt.errors import DistributedError, InvalidArgumentError, StatusCode
 
+try:  # with this module, not at the first message: processes that are forked have it then
+    from google.protobuf import descriptor_pb2, descriptor_pool, message_factory
+except ImportError as _error:
+    _problem: ImportError | None = _error
+else:
+    _problem = None
+
 __all__ = ["METHODS", "RESUMES_KEY", "SERVICE", "STATUS", "grpc_module", "message", "parsed"]
 
 SERVICE = "xla.coordination.CoordinationService"
@@ -31,18 +38,22 @@ def grpc_module() -> Any:
         import grpc
         import grpc.aio
     except ImportError as error:
-        msg = (
-            f"the coordination service needs grpcio and protobuf, and {error.name or error} could "
-            "not be imported. Install devrt-core with its extra 'distributed'."
-        )
-        raise DistributedError(msg, code=StatusCode.FAILED_PRECONDITION) from error
+        raise _missing(error) from error
     return grpc
+
+
+def _missing(error: ImportError) -> DistributedError:
+    msg = (
+        f"the coordination service needs grpcio and protobuf, and {error.name or error} could "
+        "not be imported. Install devrt-core with its extra 'distributed'."
+    )
+    return DistributedError(msg, code=StatusCode.FAILED_PRECONDITION)
 
 
 @functools.cache
 def _pool(file: str) -> Any:
-    grpc_module()  # its error says what to install
-    from google.protobuf import descriptor_pb2, descriptor_pool
+    if _problem is not None:
+        raise _missing(_problem)
 
     pool = descriptor_pool.DescriptorPool()
     files = descriptor_pb2.FileDescriptorSet.FromString(base64.b64decode(FILES[file]))
@@ -54,8 +65,6 @@ def _pool(file: str) -> Any:
 @functools.cache
 def message(name: str, file: str = "coordination", package: str = "xla.coordination") -> Any:
     """Return the class of a message."""
-    from google.protobuf import message_factory
-
     return message_factory.GetMessageClass(_pool(file).FindMessageTypeByName(f"{package}.{name}"))
 
 

@@ -1,0 +1,140 @@
+"""One direct connection: frames sent, and frames read however they are cut up."""
+
+from __future__ import annotations
+
+import socket
+
+from devrt.distributed.direct.frames import (
+    HEADER,
+    HELLO,
+    error_of,
+    frame,
+    is_foreign,
+    read_hello_of_service,
+)
+
+__all__ = ["ForeignError", "NotSentError", "Stream"]
+
+_CHUNK = 1 << 16
+
+
+class NotSentError(ConnectionError):
+    """There was no connection to send a request on: it can be made again."""
+
+
+class ForeignError(ConnectionError):
+    """Another program than devrt's service answers at the address, or none."""
+
+
+class Stream:
+    """A connection to a service, which begins with a hello.
+
+    Parameters
+    ----------
+    address
+        The host and the port.
+    hello
+        The first frame.
+    seconds
+        How long connecting may take.
+    """
+
+    def __init__(self, address: tuple[str, int], hello: bytes, seconds: float) -> None:
+        try:
+            self._socket = socket.create_connection(address, seconds)
+            self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            self._socket.sendall(hello)
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise NotSentError(str(error)) from error
+        self._bytes = b""
+        self.resumes: bool | None = None  # None until the first response
+
+    def send(self, number: int, payload: bytes, seconds: float | None) -> None:
+        """Send a request; this and what is received next may take so long."""
+        self._socket.settimeout(None if seconds is None else max(seconds, 0.001))
+        self._socket.sendall(frame(number, payload))
+
+    def receive(self) -> tuple[int, bytes]:
+        """Return the status code and the message of the next response."""
+        if self.resumes is None:
+            self._greet()
+        return self._frame(*self._header())
+
+    def response_within(self, seconds: float) -> tuple[int, bytes] | None:
+        """Return a response that comes within some time; None if none begins to."""
+        self._socket.settimeout(seconds)
+        try:
+            if not self._bytes:
+                self._bytes = self._more()
+        except TimeoutError:
+            return None
+        return self.receive()
+
+    def is_open(self) -> bool:
+        """Return whether nothing has come on a connection that nothing was requested on."""
+        try:
+            self._socket.settimeout(0)
+            self._socket.recv(1, socket.MSG_PEEK)
+        except BlockingIOError:
+            return not self._bytes
+        except OSError:
+            return False
+        return False
+
+    def interrupt(self) -> None:
+        """End what waits for a response: it raises `ConnectionError`."""
+        try:
+            self._socket.shutdown(socket.SHUT_RDWR)
+        except OSError:  # the service was first
+            return
+
+    def close(self) -> None:
+        """Close it. Idempotent."""
+        self._socket.close()
+
+    def _greet(self) -> None:
+        """Read the service's first frame; an error may be in its place."""
+        try:
+            size, number = self._header()
+        except TimeoutError:
+            raise
+        except OSError as error:
+            raise ForeignError(str(error)) from error
+        if is_foreign(size, number):
+            raise ForeignError("another program than devrt's service answers")
+        payload = self._frame(size, number)[1]
+        if number != HELLO:
+            raise error_of(number, payload)
+        self.resumes = read_hello_of_service(payload)
+
+    def _header(self) -> tuple[int, int]:
+        while len(self._bytes) < HEADER.size:
+            self._bytes += self._more()
+        size, number = HEADER.unpack_from(self._bytes)
+        return size, number
+
+    def _frame(self, size: int, number: int) -> tuple[int, bytes]:
+        """Return the frame whose header was read; keep what follows it."""
+        data, end = self._bytes, HEADER.size + size
+        if len(data) < end:
+            whole = bytearray(end)
+            whole[: len(data)] = data
+            self._fill(memoryview(whole)[len(data) :])
+            data = bytes(whole)
+        self._bytes = data[end:]
+        return number, data[HEADER.size : end]
+
+    def _fill(self, view: memoryview) -> None:
+        while view:
+            count = self._socket.recv_into(view)
+            if not count:
+                raise ConnectionError("the service closed the connection")
+            view = view[count:]
+
+    def _more(self) -> bytes:
+        more = self._socket.recv(_CHUNK)
+        if not more:
+            raise ConnectionError("the service closed the connection")
+        return more
