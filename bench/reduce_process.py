@@ -2,7 +2,8 @@
 
 ``python -m bench.reduce_process SIDE ADDRESS COUNT NUMBER BYTES...`` joins the job, reduces arrays
 of so many bytes, one on each process's device, by a program with a ``psum``, and prints the seconds
-of one call of each size: the median, each waited for.
+of one call of each size: the median, each waited for. ``4x8`` are four arrays of 8 bytes, by one
+program with four.
 """
 
 from __future__ import annotations
@@ -26,19 +27,23 @@ def main() -> None:
     mesh = sharding.Mesh(np.array(api.devices()), ("i",))
     rows = sharding.NamedSharding(mesh, sharding.PartitionSpec("i"))
     mapped = api.shard_map(
-        lambda x: lax.psum(x, "i"),
+        lambda xs: [lax.psum(x, "i") for x in xs],
         mesh=mesh,
         in_specs=sharding.PartitionSpec("i"),
         out_specs=sharding.PartitionSpec(),
     )
     program = api.jit(mapped)
     found = {}
-    for nbytes in map(int, sizes):
+    for size in sizes:
+        times, nbytes = map(int, size.split("x") if "x" in size else (1, size))
         block = np.full((1, nbytes // 4), int(number), np.float32)
-        x = api.make_array_from_process_local_data(rows, block)
-        found[str(nbytes)] = _seconds(lambda x=x: program(x).block_until_ready(), nbytes)
-        total = np.asarray(program(x).addressable_shards[0].data)
-        assert total[0, 0] == sum(range(int(count)))
+        xs = [api.make_array_from_process_local_data(rows, block) for _ in range(times)]
+        found[size] = _seconds(
+            lambda xs=xs: [y.block_until_ready() for y in program(xs)], times * nbytes
+        )
+        for y in program(xs):
+            total = np.asarray(y.addressable_shards[0].data)
+            assert total[0, 0] == sum(range(int(count)))
     print(json.dumps(found), flush=True)
     api.distributed.shutdown()
 

@@ -27,6 +27,7 @@ SPECS = [
     for count in _COUNTS
     for nbytes in _SIZES
 ]
+SPECS += [Spec(f"4 of {_LARGE} B at once, {count} processes") for count in _COUNTS]
 
 
 def measure(context: Context) -> list[Row]:
@@ -36,18 +37,18 @@ def measure(context: Context) -> list[Row]:
     rows = []
     for count in _COUNTS:
         chosen = [spec for spec in specs if spec.name.endswith(f" {count} processes")]
-        sizes = [int(spec.sweep.x) for spec in chosen if spec.sweep is not None]
+        sizes = [f"4x{_LARGE}" if spec.sweep is None else str(int(spec.sweep.x)) for spec in chosen]
         print(f"  collectives: {count} processes", file=sys.stderr)
         found = _jobs(context, count, sizes)
-        for spec, nbytes in zip(chosen, sizes, strict=True):
-            ours, theirs = (_outcome(found[name], nbytes) for name in ("devrt", "jax"))
+        for spec, size in zip(chosen, sizes, strict=True):
+            ours, theirs = (_outcome(found[name], size) for name in ("devrt", "jax"))
             title = context.title("jax")
             rows.append(Row("collectives", spec.name, title, ours, theirs, "s", spec.sweep))
     return rows
 
 
 def _jobs(
-    context: Context, count: int, sizes: list[int]
+    context: Context, count: int, sizes: list[str]
 ) -> dict[str, list[dict[str, float]] | JobError]:
     """Return what jobs of each side measured, or why one failed."""
     found: dict[str, list[dict[str, float]] | JobError] = {"devrt": [], "jax": []}
@@ -62,15 +63,15 @@ def _jobs(
     return found
 
 
-def _outcome(jobs: list[dict[str, float]] | JobError, nbytes: int) -> Outcome:
+def _outcome(jobs: list[dict[str, float]] | JobError, size: str) -> Outcome:
     if isinstance(jobs, JobError):
         return Outcome(reason=str(jobs))
-    values = [job[str(nbytes)] for job in jobs]
+    values = [job[size] for job in jobs]
     return Outcome(summarize([[value] for value in values]), blocks=values)
 
 
 def run_job(
-    environment: Environment, count: int, sizes: list[int], timeout: float = 300
+    environment: Environment, count: int, sizes: list[str], timeout: float = 300
 ) -> dict[str, float]:
     """Run a job of `count` processes.
 
