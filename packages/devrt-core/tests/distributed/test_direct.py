@@ -85,6 +85,20 @@ def test_a_message_that_is_none_is_refused_and_the_next_is_answered(client):
     assert exchange(port_of(client), hello(b"") + frame(200, b"")) == [StatusCode.UNIMPLEMENTED]
 
 
+def test_a_heartbeat_that_comes_together_with_the_poll_is_answered(client):
+    """As after a change of service."""
+    link = client._session._connection
+    poll = frame(NUMBERS["PollForError"], link._poll_request().SerializeToString())
+    beat = frame(NUMBERS["Heartbeat"], link._heartbeat_request().SerializeToString())
+    with socket.create_connection(port_of(client), 10) as connection:
+        connection.sendall(hello(b"") + poll + beat)
+        data = b""
+        while len(data) < 2 * HEADER.size + 3 + 9:  # a hello, and the answer to the heartbeat
+            data += connection.recv(1 << 16)
+    assert HEADER.unpack_from(data)[1] == HELLO
+    assert HEADER.unpack_from(data, HEADER.size + 3)[1] == 0
+
+
 def test_the_wrong_token_is_refused():
     with get_distributed_runtime_service("localhost:0", 1, token="secret") as service:
         client = get_distributed_runtime_client(service.address, 0, token="secret")

@@ -236,6 +236,8 @@ class _Connection(asyncio.Protocol):
         payload = bytes(self._bytes[HEADER.size : end])
         del self._bytes[:end]
         self._take(number, payload)
+        if self._bytes and not self._transport.is_closing():
+            self.data_received(b"")  # a poll and the first heartbeat come together
 
     def _pass_on(self) -> None:
         made = self._server.relay(self, self._transport, bytes(self._bytes))
@@ -283,8 +285,6 @@ class _Connection(asyncio.Protocol):
             return
         self.admit()
         self._transport.write(self._server.hello)
-        if self._bytes:
-            self.data_received(b"")
 
     async def _answer(self, number: int, payload: bytes) -> None:
         self._transport.write(await self._server.answer(number, payload))
