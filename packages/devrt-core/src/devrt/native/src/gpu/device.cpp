@@ -19,8 +19,10 @@ class OtherDevice final : public Fate {
  public:
   explicit OtherDevice(ReadyEvent event) noexcept : event_(std::move(event)) {}
 
-  bool is_open() const noexcept override { return !event_.source()->query(); }
-  Status status() const override { return event_.source()->query().value_or(Status()); }
+  // By the event, which keeps the answer: its source queries all that it depends on, each of which
+  // does the same.
+  bool is_open() const noexcept override { return !event_.is_ready(); }
+  Status status() const override { return event_.query().value_or(Status()); }
 
  private:
   const ReadyEvent event_;
