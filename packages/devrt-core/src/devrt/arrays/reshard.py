@@ -12,6 +12,7 @@ from devrt.arrays.checked import COPIED, check_made
 from devrt.arrays.missing import NoShards, held_elsewhere
 from devrt.arrays.staging import Target, assemble_across, client_of, copy_across
 from devrt.contract import Buffer, Device, Memory
+from devrt.errors import InvalidArgumentError
 from devrt.runtime.plugin_errors import check_count, names_plugins
 from devrt.sharding import Blocks, CopyPlan, Placement, Sharding, SingleDeviceSharding, plan_copies
 
@@ -149,11 +150,25 @@ def _find_route(x: Array, sharding: Sharding) -> Route:
     target = sharding.placement(x.shape)
     if target.devices and not x._buffers:
         raise held_elsewhere(x, "device_put")
-    plan = plan_copies(blocks_of(x.sharding, x.shape), blocks_of(sharding, x.shape))
+    plan = _plan_of(x, sharding)
     clients = {id(device.client) for device in target.devices}
     clients |= {id(buffer.device.client) for buffer in x._buffers}
     targets = targets_of(target.devices, sharding.memory_kind)
     return Route(plan, targets, len(clients) == 1)
+
+
+def _plan_of(x: Array, sharding: Sharding) -> CopyPlan:
+    try:
+        return plan_copies(blocks_of(x.sharding, x.shape), blocks_of(sharding, x.shape))
+    except InvalidArgumentError as error:
+        if x.is_fully_addressable:
+            raise
+        msg = (
+            f"this array of shape {x.shape} spans processes, and device_put to {sharding} needs "
+            "parts of it that are held elsewhere. Gather it in every process with "
+            "devrt.experimental.multihost_utils.process_allgather."
+        )
+        raise InvalidArgumentError(msg, shape=x.shape) from error
 
 
 def blocks_of(sharding: Sharding, shape: tuple[int, ...]) -> Blocks:
