@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import atexit
 import contextlib
+import re
 import threading
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NamedTuple
@@ -35,6 +36,7 @@ from devrt.tracing import (
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, Client, Device, LoadedExecutable
+    from devrt.distributed.agreeing import Fact
     from devrt.distributed.collectives.in_programs import ProgramDevices
     from devrt.programs.leaves import Kind
     from devrt.programs.placement import Placement
@@ -42,6 +44,8 @@ if TYPE_CHECKING:
     from devrt.tracing import Printed
 
 __all__ = ["Across", "answer_collectives", "by_calls"]
+
+_PLAN = re.compile(r'\bplan = "([^"]*)"')
 
 
 def by_calls(devices: Sequence[Device]) -> bool:
@@ -147,7 +151,27 @@ class Across(NamedTuple):
             self.arguments,
             self.results,
             self.plans,
+            self._facts(trace, place),
         )
+
+    def _facts(self, trace: Trace, place: Placement) -> list[Fact]:
+        """Return what of the program must be equal in all processes."""
+        if not self.plans:
+            return []
+        places = zip((*self.hidden, *self.arguments), self._avals(trace), strict=True)
+        facts = [("its devices", str([device.id for device in place.devices]))]
+        facts += [(f"argument {i}", f"{aval}, {lies}") for i, (lies, aval) in enumerate(places)]
+        lines = self.text.text.splitlines()[1:]  # the first counts this process's devices
+        calls = [
+            f"{plan[1]} of {line.rpartition(' : ')[2]}"
+            for line in lines
+            if (plan := _PLAN.search(line))
+        ]
+        facts += [(f"collective {i}", call) for i, call in enumerate(calls)]
+        return [*facts, *((f"operation {i}", line.strip()) for i, line in enumerate(lines))]
+
+    def _avals(self, trace: Trace) -> list[Any]:
+        return [*(value.aval for _, value in trace.graph.hidden.values()), *trace.avals]
 
 
 def _division(sharding: Sharding, ndim: int, meshes: Meshes) -> Division:
@@ -174,12 +198,15 @@ class _Launch(Launch):
         arguments: Sequence[Sharding],
         results: Sequence[Sharding],
         plans: Sequence[str],
+        facts: Sequence[Fact],
     ) -> None:
         client = executable.client
         self._group = _group_of(client, placement.devices)
         if plans:
             self._group.check_exchanges()
         self._plans = plans
+        self._name = trace.name
+        self._facts = facts
         self._is_connected = not plans
         # What exchanges nothing need not wait, nor be waited for.
         self._order = _order_of(client) if plans else _Order()
@@ -198,7 +225,9 @@ class _Launch(Launch):
         order = self._order
         with order.lock:
             if not self._is_connected:
+                self._group.agree(self._name, self._facts)
                 self._group.connect(self._plans)
+                self._facts = ()
                 self._is_connected = True
             rows += [self._places, order.ends(self._group.local)]
             results = self.executable.execute_sharded(rows)

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from devrt._support import caches
+from devrt.distributed.agreeing import Fact, agree
 from devrt.distributed.collectives.among_devices import (
     Plan,
     exchange,
@@ -130,6 +131,10 @@ class ProgramDevices:
             )
             raise UnimplementedError(msg, operation="execute", platform=client.platform)
         collectives_of(client)
+
+    def agree(self, name: str, facts: Sequence[Fact]) -> None:
+        """Check that the devices' processes run the same program; see `agreeing.agree`."""
+        agree(name, facts, sorted(set(self._owners)), self._me)
 
     def connect(self, plans: Sequence[str]) -> None:
         """Connect the processes of a program's calls; each of them does, before the first one.
