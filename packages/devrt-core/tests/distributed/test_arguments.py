@@ -7,10 +7,19 @@ import pytest
 pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
 from devrt import distributed, xla_client
-from devrt.errors import DeadlineExceededError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    DeadlineExceededError,
+    DistributedError,
+    InvalidArgumentError,
+    InvalidTypeError,
+)
 
 service_of = xla_client.get_distributed_runtime_service
 client_of = xla_client.get_distributed_runtime_client
+
+
+def joined(**options):
+    distributed.initialize("localhost:0", 1, 0, **options)
 
 
 @pytest.fixture(scope="module")
@@ -81,6 +90,22 @@ def test_a_wait_may_be_as_long_as_one_likes(client, timeout):
         (lambda: client_of("localhost:1", 1 << 40), InvalidArgumentError, "node_id"),
         (lambda: client_of("localhost:1", 0, "x"), InvalidTypeError, "rpc_timeout"),
         (lambda: client_of("localhost:1", 0, token=b"t"), InvalidTypeError, "token"),
+        *(
+            (lambda ids=ids: joined(local_device_ids=ids), kind, "local_device_ids")
+            for ids, kind in (
+                ("x", InvalidTypeError),
+                (["0"], InvalidTypeError),
+                (1.5, InvalidTypeError),
+                ([-1], InvalidArgumentError),
+                ([0, 0], InvalidArgumentError),
+                ([], InvalidArgumentError),
+            )
+        ),
+        (lambda: joined(coordinator_bind_address=5), InvalidTypeError, "bind_address"),
+        (lambda: joined(coordinator_bind_address=""), InvalidArgumentError, "no address"),
+        (lambda: joined(shutdown_timeout_seconds=0), InvalidArgumentError, "more than 0"),
+        (lambda: joined(heartbeat_timeout_seconds=0), InvalidArgumentError, "more than 0"),
+        (lambda: joined(recoverable="x"), InvalidTypeError, "True or False"),
         (
             lambda: distributed.initialize("localhost:1", 2, 1, initialization_timeout="x"),
             InvalidTypeError,
@@ -92,3 +117,8 @@ def test_jobs_that_cannot_be_are_refused(make, kind, words):
     with pytest.raises(kind, match=words) as caught:
         make()
     assert "b't'" not in str(caught.value)  # a token is shown to nobody
+
+
+def test_etcd_that_is_not_there_is_waited_for_as_long_as_a_job_is():
+    with pytest.raises(DistributedError, match="for 1 s"):
+        distributed.initialize("etcd://localhost:1/p", 1, 0, initialization_timeout=1)

@@ -12,9 +12,12 @@ from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [
     "count",
+    "device_ids",
+    "flag",
     "milliseconds",
     "number",
     "octets",
+    "positive_seconds",
     "process",
     "processes",
     "seconds",
@@ -111,6 +114,36 @@ def seconds(value: Any, name: str) -> float:
         msg = f"{name} must not be negative, and is {value}."
         raise InvalidArgumentError(msg, argument=name)
     return float(min(value, _LONGEST_MS / 1000))
+
+
+def positive_seconds(value: Any, name: str) -> float:
+    """Return the seconds of an option without which nothing could be waited for."""
+    found = seconds(value, name)
+    if not found:
+        msg = f"{name} must be more than 0 seconds."
+        raise InvalidArgumentError(msg, argument=name)
+    return found
+
+
+def flag(value: Any, name: str) -> bool:
+    """Return whether an option is wanted."""
+    if not isinstance(value, bool):
+        msg = f"{name} must be True or False, not {value!r}."
+        raise InvalidTypeError(msg, argument=name)
+    return value
+
+
+def device_ids(value: Any) -> list[int] | None:
+    """Return the devices of a machine that a process uses; None for all."""
+    name = "local_device_ids"
+    if value is None:
+        return None
+    is_many = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
+    found = [number(one, f"each of {name}") for one in (value if is_many else [value])]
+    if not found or min(found) < 0 or len(set(found)) < len(found):
+        msg = f"{name} must be different numbers from 0, one at least, and is {value!r}."
+        raise InvalidArgumentError(msg, argument=name)
+    return found
 
 
 def milliseconds(value: Any) -> float:

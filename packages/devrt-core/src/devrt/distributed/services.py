@@ -36,7 +36,7 @@ def begun(
         raise InvalidArgumentError(msg, address=address)
     check_security(location, security)
     if location.engine == "etcd":
-        store = opened(location, security, min(_PATIENCE, limits.heartbeat))
+        store = opened(location, security, min(_PATIENCE, limits.heartbeat, limits.register))
         return StoredService(address, store, num_nodes, limits, recoverable)
     where = location.hosts[0]
     if location.engine == "jaxlib":

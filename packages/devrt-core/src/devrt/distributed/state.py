@@ -12,7 +12,7 @@ from devrt._clusters import Membership
 from devrt._support.record import record
 from devrt.contract import Job
 from devrt.distributed.aborting import aborting
-from devrt.distributed.arguments import seconds, secret
+from devrt.distributed.arguments import device_ids, flag, positive_seconds, seconds, secret, text
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
@@ -225,28 +225,27 @@ def initialize(
         etcd_password,
     )
     limits = Limits(
-        seconds(heartbeat_timeout_seconds, "heartbeat_timeout_seconds"),
+        positive_seconds(heartbeat_timeout_seconds, "heartbeat_timeout_seconds"),
         seconds(initialization_timeout, "initialization_timeout"),
-        seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
+        positive_seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
     )
     how = _How(
         limits,
         security,
-        coordinator_bind_address,
+        _bind_address(coordinator_bind_address),
         allow_remote,
-        recoverable,
+        flag(recoverable, "recoverable"),
         aborting(missed_heartbeat_callback) if abort_on_loss else missed_heartbeat_callback,
         None if journal is None else os.fspath(journal),
     )
     if journal is not None and not recoverable:
         msg = "a journal lets process 0 come again, which only recoverable=True allows. Give both."
         raise InvalidArgumentError(msg, journal=how.journal)
-    is_one = isinstance(local_device_ids, int)
     given = {
         "coordinator_address": coordinator_address,
         "num_processes": num_processes,
         "process_id": process_id,
-        "local_device_ids": [local_device_ids] if is_one else local_device_ids,
+        "local_device_ids": device_ids(local_device_ids),
     }
     global_state._join(given, cluster_detection_method, how)
     global_state.partition_index = slice_index if partition_index is None else partition_index
@@ -313,6 +312,12 @@ def _connected(
     )
     client.connect()
     return client, address
+
+
+def _bind_address(value: str | None) -> str | None:
+    if value is not None:
+        bound_address(text(value, "coordinator_bind_address"))
+    return value
 
 
 def _check_unused(num_processes: int) -> None:
