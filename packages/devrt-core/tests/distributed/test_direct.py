@@ -9,6 +9,8 @@ from devrt.distributed.direct import client as direct_client
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame, hello
 from devrt.distributed.protocol.messages import message
+from devrt.distributed.security import Security
+from devrt.distributed.status import read_status
 from devrt.errors import DevrtError, DistributedError, StatusCode
 from devrt.xla_client import get_distributed_runtime_client, get_distributed_runtime_service
 from support import together
@@ -152,6 +154,29 @@ def test_a_value_of_many_packets_comes_whole(client):
     value = bytes(range(256)) * (10 << 12)
     client.key_value_set_bytes("large", value)
     assert client.blocking_key_value_get_bytes("large", ENDLESS) == value
+
+
+def test_a_client_that_asks_and_does_not_read_is_ended(service, client):
+    client.key_value_set_bytes("large", bytes(12 << 20))  # more than sockets take
+    ids = client._session._connection._ids
+    request = message("TryGetKeyValueRequest")(incarnations=ids, key="large")
+    ask = frame(NUMBERS["TryGetKeyValue"], request.SerializeToString())
+    with socket.socket() as connection:
+        connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+        connection.connect(port_of(client))
+        connection.sendall(hello(b"") + ask)
+        data = connection.recv(1 << 10)
+        while len(data) <= 2 * HEADER.size:  # the hello, and the response has begun
+            data += connection.recv(1 << 10)
+        connection.sendall(ask)
+        for _ in range(100):  # while nothing is read
+            if read_status(service.address, Security())["refused"]:
+                break
+        received = 0
+        while chunk := receive(connection):
+            received += len(chunk)
+    assert received < 12 << 20, "what it did not read was kept for it"
+    assert read_status(service.address, Security())["refused"] == {"RESOURCE_EXHAUSTED": 1}
 
 
 def test_a_service_that_ends_ends_the_calls_that_wait(service):

@@ -38,6 +38,7 @@ _POLL, _BEAT = NUMBERS["PollForError"], NUMBERS["Heartbeat"]
 _HTTP2, _TLS = b"PRI *", b"\x16\x03"  # how connections begin that are gRPC's
 _TOKEN_BYTES = 8192
 _ADMISSION_SECONDS = 10.0
+_UNREAD_BYTES = 1 << 16  # of responses, beside which a connection asks for no more
 _UNADMITTED = 256  # connections at a time: a client sends its first message at once
 
 
@@ -248,6 +249,8 @@ class _Connection(asyncio.Protocol):
     def _take(self, number: int, payload: bytes) -> None:
         if not self._is_admitted:
             self._admit(payload)
+        elif self._transport.get_write_buffer_size() > _UNREAD_BYTES:
+            self._end_unread()
         elif self._is_free_for(number):
             self._is_polling = self._is_polling or number == _POLL
             task = asyncio.get_running_loop().create_task(self._answer(number, payload))
@@ -260,6 +263,12 @@ class _Connection(asyncio.Protocol):
         """Return whether a request is the only one, or a heartbeat beside the poll."""
         allowed = 1 if self._is_polling and number == _BEAT else 0
         return len(self._tasks) <= allowed
+
+    def _end_unread(self) -> None:
+        """End a connection that asks and does not read: what it is sent would be kept here."""
+        words = "a connection asked again before it had read the last response."
+        self._server.refusal(refused(StatusCode.RESOURCE_EXHAUSTED, words))
+        self._transport.abort()
 
     def end_unadmitted(self) -> None:
         """End a connection that is no client's: it did not begin as one, or not soon enough."""
