@@ -1,6 +1,7 @@
 """Values that no job takes: typed errors of the caller's own, before anything is sent."""
 
 import math
+import socket
 
 import pytest
 
@@ -73,10 +74,30 @@ def test_a_wait_may_be_as_long_as_one_likes(client, timeout):
     client.wait_at_barrier("long", timeout)
 
 
+def test_an_address_of_ipv6_is_joined():
+    if not _has_ipv6():
+        pytest.skip("this machine has no IPv6")
+    with service_of("[::1]:0", 1) as service:
+        assert service.address.startswith("[::1]:")
+        made = client_of(service.address, 0, init_timeout=20)
+        made.connect()
+        made.shutdown()
+
+
+def _has_ipv6():
+    with socket.socket(socket.AF_INET6) as one:
+        try:
+            one.bind(("::1", 0))
+        except OSError:
+            return False
+    return True
+
+
 @pytest.mark.parametrize(
     ("make", "kind", "words"),
     [
         (lambda: service_of(3, 1), InvalidTypeError, "address must be a str"),
+        (lambda: service_of("::1:0", 1), InvalidArgumentError, r"write \[::1\]:0"),
         (lambda: service_of("localhost:0", "2"), InvalidTypeError, "num_nodes"),
         (lambda: service_of("localhost:0", 1.5), InvalidTypeError, "num_nodes"),
         (lambda: service_of("localhost:0", 0), InvalidArgumentError, "num_nodes must be 1 to"),

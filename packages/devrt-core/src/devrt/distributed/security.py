@@ -187,6 +187,9 @@ def bound_address(address: str, what: str = "coordination service") -> tuple[str
     if not colon or not host or not port.isdecimal() or int(port) > 65535:
         msg = f"{address!r} is no address of a {what}. Give it as host:port."
         raise InvalidArgumentError(msg, address=address)
+    if ":" in host and not host.startswith("["):
+        msg = f"{address!r} is no address of a {what}: write [{host}]:{port}."
+        raise InvalidArgumentError(msg, address=address)
     return host.strip("[]"), int(port)
 
 

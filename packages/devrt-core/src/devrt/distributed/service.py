@@ -13,6 +13,7 @@ from collections.abc import Callable, Coroutine, Sequence
 from tempfile import TemporaryDirectory
 from typing import Any
 
+from devrt._clusters import address_of
 from devrt.distributed.calls import Calls
 from devrt.distributed.cluster import Cluster, Limits
 from devrt.distributed.direct.server import DirectServer
@@ -96,7 +97,7 @@ class DistributedRuntimeService:
             if self._journal is not None:
                 self._journal.close(delete=False)
             raise self._started[0]
-        self.address = f"{self._host}:{self._port}"
+        self.address = address_of(self._host, self._port)
 
     def shutdown(self) -> None:
         """End the service; calls that wait get an error. Idempotent."""
