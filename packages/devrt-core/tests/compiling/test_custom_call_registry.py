@@ -88,6 +88,15 @@ def test_what_it_raises_is_the_answer_with_its_place(registry, register):
     assert message.endswith("raised ValueError: no   good")
 
 
+def test_an_error_of_a_backend_is_told_without_a_place(registry, register):
+    def call():
+        raise errors.PeerLostError("process 1 is lost", processes=(1,))
+
+    register("name", call)
+    _, message = registry.answer(0, lambda: ([], [], {}, 0))
+    assert message == "custom call 'name' raised PeerLostError: process 1 is lost"
+
+
 def test_an_error_that_cannot_say_what_it_is_is_an_answer_too(registry, register):
     class MuteError(Exception):
         def __str__(self):

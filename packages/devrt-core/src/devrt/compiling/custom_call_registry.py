@@ -19,7 +19,13 @@ from devrt._support.words import words
 from devrt.compiling.custom_call_address import address_of
 from devrt.compiling.hlo import ELEMENT_TYPE_CODES
 from devrt.contract import DeviceCall, RawBuffer
-from devrt.errors import InvalidArgumentError, InvalidTypeError, PluginError, StatusCode
+from devrt.errors import (
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    PluginError,
+    StatusCode,
+)
 
 if TYPE_CHECKING:
     import numpy as np
@@ -253,11 +259,12 @@ def _fill(at: int, value: object, result: RawBuffer) -> None:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return the line that raised, unless it is one of devrt's own checks."""
+    """Return the line that raised, unless it is of devrt or of a backend, whose errors tell all."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
-    if at is None or at.tb_frame.f_code.co_filename.startswith(_OWN):
+    is_own = isinstance(error, DevrtError)
+    if at is None or is_own or at.tb_frame.f_code.co_filename.startswith(_OWN):
         return ""
     return f" ({at.tb_frame.f_code.co_filename}:{at.tb_lineno})"
 
