@@ -1,6 +1,8 @@
 """Jobs of real processes that `devrt launch` starts, and what `devrt cluster status` shows."""
 
 import json
+import os
+import select
 import signal
 import subprocess
 import sys
@@ -109,6 +111,19 @@ def test_a_launcher_that_is_stopped_stops_its_processes(tmp_path):
         assert launcher.wait(60) == 128 + signal.SIGTERM
     assert len(pids("".join(seen))) == 2
     assert not any(is_there(pid) for pid in pids("".join(seen)))
+
+
+def test_no_process_outlives_a_launcher_that_is_killed(tmp_path):
+    command = [sys.executable, "-m", "devrt", "launch", "-n", "2"]
+    command.append(script_of(tmp_path, 'client.blocking_key_value_get("never", 600_000)'))
+    with subprocess.Popen(command, stdout=subprocess.PIPE, text=True) as launcher:
+        started = pids("".join(launcher.stdout.readline() for _ in range(2)))
+        ends = select.poll()
+        for pid in started:
+            ends.register(os.pidfd_open(pid), select.POLLIN)
+        launcher.kill()
+        while any(map(is_there, started)):
+            assert ends.poll(30_000), "they go on"
 
 
 def test_a_status_that_cannot_be_had_is_an_error(tmp_path, monkeypatch):

@@ -12,10 +12,12 @@ import sys
 import threading
 import time
 from collections.abc import Iterator, Sequence
+from functools import partial
 from typing import Any
 
 import click
 
+from devrt._support.orphans import end_with_parent
 from devrt.distributed.ports import free_port
 
 __all__ = ["launch"]
@@ -43,6 +45,7 @@ class _Rank:
             stdout=subprocess.PIPE,
             stderr=subprocess.STDOUT,
             start_new_session=True,  # its children are stopped with it
+            preexec_fn=partial(end_with_parent, os.getpid()),  # no thread is there yet
         )
         self.reader: threading.Thread | None = None
 
@@ -79,7 +82,8 @@ def launch(count: int, command: Sequence[str], port: int | None) -> int:
         try:
             for number in range(count):
                 ranks.append(_started(number, count, command, address))
-                _follow(ranks[-1], lock, ended)
+            for rank in ranks:
+                _follow(rank, lock, ended)
             failed = _first_failure(count, ended)
         except _Stop as stop:
             return 128 + int(stop.args[0])

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import contextlib
-import ctypes
 import json
 import os
-import signal
-import sys
 from typing import Any
+
+from devrt._support.orphans import end_with_parent
 
 __all__ = ["LOST_PIPE", "MAX_LINE", "Pipe", "stay_harmless"]
 
@@ -17,8 +16,6 @@ MAX_LINE = 1 << 17
 
 LOST_PIPE = 86
 """Exit code of a child whose pipe to the parent was closed or replaced under it."""
-
-_PR_SET_PDEATHSIG = 1  # prctl(2)
 
 
 class Pipe:
@@ -58,8 +55,4 @@ def stay_harmless(parent: int) -> None:
         import resource
 
         resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
-    if sys.platform == "linux":
-        with contextlib.suppress(OSError, AttributeError):
-            ctypes.CDLL(None).prctl(_PR_SET_PDEATHSIG, signal.SIGKILL, 0, 0, 0)
-        if os.getppid() != parent:
-            os._exit(0)  # it died before it could be watched
+    end_with_parent(parent)
