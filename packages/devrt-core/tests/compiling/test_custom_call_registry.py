@@ -88,7 +88,7 @@ def test_what_it_raises_is_the_answer_with_its_place(registry, register):
     assert message.endswith("raised ValueError: no   good")
 
 
-def test_an_error_of_a_backend_is_told_without_a_place(registry, register):
+def test_an_error_of_a_backend_comes_without_a_place(registry, register):
     def call():
         raise errors.PeerLostError("process 1 is lost", processes=(1,))
 

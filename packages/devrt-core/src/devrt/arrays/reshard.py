@@ -165,7 +165,7 @@ def _plan_of(x: Array, sharding: Sharding) -> CopyPlan:
             raise
         msg = (
             f"this array of shape {x.shape} spans processes, and device_put to {sharding} needs "
-            "parts of it that are held elsewhere. Gather it in every process with "
+            "parts of it that are held by other processes. Gather it in every process with "
             "devrt.experimental.multihost_utils.process_allgather."
         )
         raise InvalidArgumentError(msg, shape=x.shape) from error

@@ -266,7 +266,7 @@ class _Connection(asyncio.Protocol):
 
     def _end_unread(self) -> None:
         """End a connection that asks and does not read: what it is sent would be kept here."""
-        words = "a connection asked again before it had read the last response."
+        words = "a connection made another request before it had read the last response."
         self._server.refusal(refused(StatusCode.RESOURCE_EXHAUSTED, words))
         self._transport.abort()
 
