@@ -20,9 +20,9 @@ from devrt.compiling.custom_call_address import address_of
 from devrt.compiling.hlo import ELEMENT_TYPE_CODES
 from devrt.contract import DeviceCall, RawBuffer
 from devrt.errors import (
-    DevrtError,
     InvalidArgumentError,
     InvalidTypeError,
+    PeerLostError,
     PluginError,
     StatusCode,
 )
@@ -259,12 +259,13 @@ def _fill(at: int, value: object, result: RawBuffer) -> None:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return the line that raised, unless it is of devrt or of a backend, whose errors tell all."""
+    """Return the line that raised, unless it is devrt's own or the error tells a lost process."""
     at = error.__traceback__
     while at is not None and at.tb_next is not None:
         at = at.tb_next
-    is_own = isinstance(error, DevrtError)
-    if at is None or is_own or at.tb_frame.f_code.co_filename.startswith(_OWN):
+    if at is None or isinstance(error, PeerLostError):
+        return ""
+    if at.tb_frame.f_code.co_filename.startswith(_OWN):
         return ""
     return f" ({at.tb_frame.f_code.co_filename}:{at.tb_lineno})"
 

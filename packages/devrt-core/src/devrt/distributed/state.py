@@ -271,30 +271,15 @@ def _served(found: Membership, how: _How) -> AnyService:
     """Start the service: on loopback where that is enough, else on every address."""
     address, size = found.values["coordinator_address"], found.values["num_processes"]
     location = location_of(address)
+    rules = (how.limits, how.recoverable, how.allow_remote, how.security)
     if location.engine != "embedded":
-        return begun(
-            address,
-            size,
-            how.limits,
-            how.recoverable,
-            how.allow_remote,
-            how.security,
-            journal=how.journal,
-        )
+        return begun(address, size, *rules, journal=how.journal)
     host, port = bound_address(address)
     bind = how.bind_address or next(filter(None, map(os.environ.get, _BIND_VARIABLES)), None)
     if bind is None and not is_loopback(host):
         check_loopback(host, how.allow_remote, how.security)  # its error names the host given
         bind = f"[::]:{port}"
-    service = DistributedRuntimeService(
-        bind or address,
-        size,
-        how.limits,
-        how.recoverable,
-        how.allow_remote,
-        how.security,
-        journal=how.journal,
-    )
+    service = DistributedRuntimeService(bind or address, size, *rules, journal=how.journal)
     service.lose(found.values["process_id"])  # an earlier one died with the service of its journal
     return service
 
