@@ -1,8 +1,28 @@
 """What the tests on simulated devices share; each module has the fixture ``devices``."""
 
+from pathlib import Path
+
 import pytest
 
+import devrt
 from gpu_library import Driver
+from gpu_vendors import VENDORS
+from support import shared_library
+
+
+@pytest.fixture(scope="module", params=VENDORS, ids=lambda vendor: vendor.platform)
+def vendor(request):
+    """Return each vendor whose package is installed."""
+    pytest.importorskip(f"devrt_{request.param.platform}")
+    return request.param
+
+
+@pytest.fixture(scope="session")
+def image(tmp_path_factory):
+    """Return the file of kernels that simulated devices launch: an object of the host."""
+    source = Path(__file__).with_name("launched_kernels.c")
+    made = tmp_path_factory.mktemp("kernels") / "kernels.so"
+    return shared_library(made, source, f"-I{Path(devrt.__file__).parent / 'native' / 'src'}")
 
 
 @pytest.fixture

@@ -11,7 +11,6 @@ from hypothesis import strategies as st
 from devrt.contract import Assembly, Piece
 from devrt.layout import Layout
 from gpu_library import Driver, simulated_platform
-from gpu_vendors import VENDORS
 
 KINDS = ("device", "pinned_host", "unpinned_host", "managed")
 DTYPES = (np.uint8, np.int16, np.float32, np.float64, np.complex128)
@@ -23,12 +22,6 @@ COPIES = (
 )
 PLACES = st.tuples(st.integers(0, 1), st.sampled_from(KINDS))
 CHUNK = 4 << 20  # of what pageable memory is copied through
-
-
-@pytest.fixture(scope="module", params=VENDORS, ids=lambda vendor: vendor.platform)
-def vendor(request):
-    pytest.importorskip(f"devrt_{request.param.platform}")
-    return request.param
 
 
 @pytest.fixture(scope="module")

@@ -4,18 +4,14 @@ Gates hold back what a program waits for until the host opens them; the simulato
 nothing orders.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import devrt
 from devrt.errors import InvalidArgumentError
-from devrt.native import include_dir
 from devrt.records import ClientContext
 from devrt_cuda._platform import PLATFORM
 from fake_gpu import COUNT, UNIT, build, pending, put, simulated_devices, text
-from support import shared_library
 
 pytestmark = pytest.mark.engine
 
@@ -30,15 +26,8 @@ def devices(tmp_path_factory):
         yield found
 
 
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    source = Path(__file__).with_name("launched_kernels.c")
-    made = tmp_path_factory.mktemp("launched") / "kernels.so"
-    return shared_library(made, source, f"-I{Path(include_dir()).parent / 'src'}").read_bytes()
-
-
-def kernel_of(client, image, devices=None):
-    return client.compile(image, devices, format="cubin")["axpy"]
+def kernel_of(client, image, devices=None, end=b""):
+    return client.compile(image.read_bytes() + end, devices, format="cubin")["axpy"]
 
 
 def test_a_traced_function_calls_a_kernel_on_the_program_s_stream(driver, devices, faults, image):
@@ -120,7 +109,7 @@ def test_a_call_that_does_not_fit_is_refused(driver, devices, faults, image, cha
 
 
 def test_a_kernel_that_is_not_loaded_where_the_program_runs_is_refused(devices, faults, image):
-    kernel = kernel_of(devices[0].client, image + b"other", devices[1:])
+    kernel = kernel_of(devices[0].client, image, devices[1:], end=b"other")
 
     def axpy(x, y):
         return kernel(x, y, OUT, np.float32(3), **SIZES)[0]

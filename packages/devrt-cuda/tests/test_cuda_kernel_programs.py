@@ -3,36 +3,20 @@
 Programs run on the processor there, by XLA's compiler for it, and kernels with them.
 """
 
-from pathlib import Path
-
 import numpy as np
 import pytest
 
 import devrt
 from gpu_library import Gated, simulated_platform
 from gpu_vendors import VENDORS
-from support import python, shared_library, xla_cpu_library
+from support import python, xla_cpu_library
 
 pytestmark = pytest.mark.engine
 
-SOURCES = Path(devrt.__file__).parent / "native" / "src"
 COUNT = 1 << 12
 OUT = devrt.ShapeDtypeStruct((COUNT,), np.int32)
 SIZES = {"grid": COUNT >> 10, "block": 1 << 10}
 UNIT = 0x01010101  # what the other library's stream writes
-
-
-@pytest.fixture(scope="module", params=VENDORS, ids=lambda vendor: vendor.platform)
-def vendor(request):
-    pytest.importorskip(f"devrt_{request.param.platform}")
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    source = Path(__file__).with_name("launched_kernels.c")
-    made = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    return shared_library(made, source, f"-I{SOURCES}")
 
 
 @pytest.fixture(scope="module")

@@ -20,27 +20,12 @@ from devrt.errors import (
 )
 from devrt_cuda.kernels import NVRTC
 from gpu_library import Gated, simulated_platform
-from gpu_vendors import VENDORS
-from support import python, shared_library
+from support import python
 
-SOURCES = Path(devrt.__file__).parent / "native" / "src"
 COUNT = 1 << 19  # int32: more than the arena in front of the driver's pool takes
 OUT = devrt.ShapeDtypeStruct((COUNT,), np.int32)
 SIZES = {"grid": COUNT >> 10, "block": 1 << 10}
 ONE = np.int32(1)
-
-
-@pytest.fixture(scope="module", params=VENDORS, ids=lambda vendor: vendor.platform)
-def vendor(request):
-    pytest.importorskip(f"devrt_{request.param.platform}")
-    return request.param
-
-
-@pytest.fixture(scope="module")
-def image(tmp_path_factory):
-    source = Path(__file__).with_name("launched_kernels.c")
-    made = tmp_path_factory.mktemp("kernels") / "kernels.so"
-    return shared_library(made, source, f"-I{SOURCES}")
 
 
 @pytest.fixture(scope="module")

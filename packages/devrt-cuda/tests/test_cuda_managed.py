@@ -7,16 +7,9 @@ import devrt
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
 from gpu_library import Driver, simulated_platform
-from gpu_vendors import VENDORS
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 COPIES = ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
-
-
-@pytest.fixture(scope="module", params=VENDORS, ids=lambda vendor: vendor.platform)
-def vendor(request):
-    pytest.importorskip(f"devrt_{request.param.platform}")
-    return request.param
 
 
 @pytest.fixture(scope="module")
