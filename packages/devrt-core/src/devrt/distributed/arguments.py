@@ -45,8 +45,13 @@ def text(value: Any, name: str) -> str:
 
 def secret(value: Any) -> str | None:
     """Return a token, or None for none."""
-    if value is None or isinstance(value, str):
-        return None if value is None else text(value, "token")
+    if value is None:
+        return None
+    if isinstance(value, str):
+        if value and value.isascii() and value.isprintable():
+            return value
+        msg = "token must have one character or more, all of them printable ASCII."  # headers' text
+        raise InvalidArgumentError(msg, argument="token")
     msg = f"token must be a str, not one of type {type(value).__name__}."  # it is not shown
     raise InvalidTypeError(msg, argument="token")
 

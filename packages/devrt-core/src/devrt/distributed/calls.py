@@ -7,6 +7,7 @@ from collections.abc import Callable, Hashable, Iterator
 from contextlib import contextmanager
 from typing import Any
 
+from devrt.distributed import rules
 from devrt.distributed.cluster import Cluster
 from devrt.distributed.faults import refused
 from devrt.distributed.journal import Journal
@@ -67,6 +68,7 @@ class Calls:
         """Take a process in; answers when all are there."""
         number = request.source_task_id
         self._rate.check(_REGISTERING)
+        rules.check_size(number, request.num_processes, len(self._cluster.nodes))
         # Counted apart: who registers under another's number takes none of that one's calls.
         with self._wait(("registration", number)) as (future, done):
             self._cluster.register(number, request.incarnation, done)

@@ -52,10 +52,12 @@ class DistributedRuntimeClient:
         on_loss: Callable[[Exception], Any] | None = None,
         shutdown_on_destruction: bool = False,
         use_compression: bool = False,
+        num_processes: int | None = None,
     ) -> None:
         location = location_of(text(address, "address"))
         node_id = process(node_id, "node_id")
         self._times = times
+        self._size = num_processes
         self._session = _session(location, node_id, times, security, on_loss, use_compression)
         how = self._session.leave if shutdown_on_destruction else self._session.close
         self._end = weakref.finalize(self, _quietly, how, times.shutdown)
@@ -70,7 +72,7 @@ class DistributedRuntimeClient:
         DistributedError
             If the service is not there, or refuses this process.
         """
-        self._session.join(self._times.connect)
+        self._session.join(self._times.connect, self._size)
 
     def shutdown(self) -> None:
         """Leave the cluster when every process that is alive does. Idempotent.

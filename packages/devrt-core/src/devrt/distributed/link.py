@@ -58,15 +58,17 @@ class Link(abc.ABC):
         self.is_joined = False
         self.on_loss: Callable[[Exception], Any] | None = None
 
-    def join(self, seconds: float) -> None:
-        """Register, and begin to give signs of life."""
+    def join(self, seconds: float, size: int | None = None) -> None:
+        """Register, and begin to give signs of life. A job of another size is refused."""
         if self.is_joined:
             return
         if self._ended.is_set():
             words = "connect() was called after shutdown(). Make another client."
             raise refused(StatusCode.FAILED_PRECONDITION, words)
         request = message("RegisterTaskRequest")(
-            incarnation=self._ids.task_incarnation, source_task_id=self._process
+            incarnation=self._ids.task_incarnation,
+            source_task_id=self._process,
+            num_processes=size,
         )
         log.info("process %d joins the cluster at %s", self._process, self._address)
         answer = self._register(request, seconds)

@@ -7,13 +7,30 @@ from collections.abc import Collection
 from devrt.distributed.faults import named, refused
 from devrt.errors import DevrtError, StatusCode
 
-__all__ = ["barrier_of_others", "check_expected", "check_number", "number_taken", "was_lost"]
+__all__ = [
+    "barrier_of_others",
+    "check_expected",
+    "check_number",
+    "check_size",
+    "number_taken",
+    "was_lost",
+]
 
 
 def check_number(number: int, size: int) -> None:
     """Refuse a process that a job of some size does not have."""
     if not 0 <= number < size:
         words = f"process id {number} is not in 0..{size - 1} of this cluster."
+        raise refused(StatusCode.INVALID_ARGUMENT, words, process=number)
+
+
+def check_size(number: int, given: int | None, size: int) -> None:
+    """Refuse a process that was told of a job of another size; clients of jaxlib's do not say."""
+    if given and given != size:
+        words = (
+            f"process {number} has num_processes={given}, and process 0 began this job with "
+            f"{size}. Give every process the same number."
+        )
         raise refused(StatusCode.INVALID_ARGUMENT, words, process=number)
 
 

@@ -146,6 +146,7 @@ class Security:
 
     def server_credentials(self, grpc: Any) -> Any:
         """Return gRPC's credentials of a service; the files are read again for each connection."""
+        self.tls_context(is_server=True)  # its errors are typed; gRPC logs and tries again
         first = self._server_configuration(grpc)
         return grpc.dynamic_ssl_server_credentials(
             first, lambda: self._server_configuration(grpc), require_client_authentication=True
@@ -153,6 +154,7 @@ class Security:
 
     def channel_credentials(self, grpc: Any) -> Any:
         """Return gRPC's credentials of a client."""
+        self.tls_context(is_server=False)
         key, cert, authority = self._files()
         return grpc.ssl_channel_credentials(authority, key, cert)
 

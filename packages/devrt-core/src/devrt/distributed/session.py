@@ -12,8 +12,8 @@ class Session(abc.ABC):
     """One process's part in a job. Any thread may call any method."""
 
     @abc.abstractmethod
-    def join(self, seconds: float) -> None:
-        """Join; return when every process has."""
+    def join(self, seconds: float, size: int | None = None) -> None:
+        """Join; return when every process has. A job of another size is refused."""
 
     @abc.abstractmethod
     def leave(self, seconds: float) -> None:

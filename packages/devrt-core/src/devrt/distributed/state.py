@@ -293,7 +293,12 @@ def _connected(
     limits = how.limits
     times = Times(_RPC_SECONDS, limits.register + _GRACE, limits.shutdown, limits.heartbeat)
     client = DistributedRuntimeClient(
-        address, found.values["process_id"], times, how.security, how.on_loss
+        address,
+        found.values["process_id"],
+        times,
+        how.security,
+        how.on_loss,
+        num_processes=found.values["num_processes"],
     )
     client.connect()
     return client, address

@@ -11,7 +11,7 @@ from devrt.distributed.faults import refused
 from devrt.distributed.link import Link
 from devrt.distributed.protocol.messages import message
 from devrt.distributed.session import Session
-from devrt.errors import StatusCode
+from devrt.errors import DeadlineExceededError, StatusCode
 
 __all__ = ["WireSession"]
 
@@ -45,15 +45,25 @@ class WireSession(Session):
         self._process = process
         self._seconds = seconds
 
-    def join(self, seconds: float) -> None:
-        """Join; return when every process has."""
+    def join(self, seconds: float, size: int | None = None) -> None:
+        """Join; return when every process has. A job of another size is refused."""
         end = time.monotonic() + seconds
         try:
-            self._connection.join(seconds)
-        except ForeignError:
+            self._connection.join(seconds, size)
+        except ForeignError as error:
             self._connection.close()
             self._connection = self._over_grpc()
-            self._connection.join(max(0, end - time.monotonic()))
+            self._join_foreign(max(0, end - time.monotonic()), size, error)
+
+    def _join_foreign(self, seconds: float, size: int | None, found: ForeignError) -> None:
+        """Join jaxlib's service, unless what listens there is none."""
+        try:
+            self._connection.join(seconds, size)
+        except DeadlineExceededError as error:
+            if vars(error).get("missing"):
+                raise
+            words = f"{error.message} No coordination service may be there: {found}."
+            raise refused(StatusCode.DEADLINE_EXCEEDED, words) from error
 
     def leave(self, seconds: float) -> None:
         """Leave when every process that is alive does, and close. Idempotent."""

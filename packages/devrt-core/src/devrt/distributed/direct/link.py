@@ -8,7 +8,7 @@ from typing import Any
 
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.direct.signs import Signs
-from devrt.distributed.direct.stream import ForeignError, NotSentError
+from devrt.distributed.direct.stream import ForeignError, NotSentError, SilentError
 from devrt.distributed.faults import refused
 from devrt.distributed.link import PAUSE, Link, is_once, perhaps_done
 from devrt.distributed.security import Security, bound_address
@@ -49,6 +49,8 @@ class DirectLink(Link):
             except NotSentError as error:
                 if time.monotonic() + pause > end:
                     raise self._late(what, seconds, f": {error}") from error
+            except SilentError as error:
+                raise self._late(what, seconds, f": {error}") from error
             except TimeoutError as error:
                 raise self._late(what, seconds) from error
             except OSError as error:

@@ -150,7 +150,9 @@ class DirectServer:
         if self._is_certified:
             raise refused(StatusCode.UNAUTHENTICATED, "this service needs certificates.")
         if version < 0 or not hmac.compare_digest(token, self._token):
-            raise refused(StatusCode.UNAUTHENTICATED, "this service needs the job's token.")
+            needs = "the job's token, and another was given, or none" if self._token else "no token"
+            words = f"this service needs {needs}. Give every process the same."
+            raise refused(StatusCode.UNAUTHENTICATED, words)
         check_contract(version)
 
     def is_too_long(self, size: int) -> bool:

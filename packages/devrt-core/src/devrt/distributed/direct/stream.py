@@ -13,7 +13,7 @@ from devrt.distributed.direct.frames import (
     read_hello_of_service,
 )
 
-__all__ = ["ForeignError", "NotSentError", "Stream"]
+__all__ = ["ForeignError", "NotSentError", "SilentError", "Stream"]
 
 _CHUNK = 1 << 16
 
@@ -24,6 +24,10 @@ class NotSentError(ConnectionError):
 
 class ForeignError(ConnectionError):
     """Another program than devrt's service answers at the address, or none."""
+
+
+class SilentError(TimeoutError):
+    """What listens at the address did not say in time that it is a coordination service."""
 
 
 class Stream:
@@ -98,8 +102,9 @@ class Stream:
         """Read the service's first frame; an error may be in its place."""
         try:
             size, number = self._header()
-        except TimeoutError:
-            raise
+        except TimeoutError as error:
+            words = "something listens there, and does not answer as a coordination service does"
+            raise SilentError(words) from error
         except OSError as error:
             raise ForeignError(str(error)) from error
         if is_foreign(size, number):

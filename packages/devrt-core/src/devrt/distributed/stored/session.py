@@ -62,8 +62,8 @@ class StoredSession(Session):
         self._beating = threading.Event()
         self._phase = "connected"
 
-    def join(self, seconds: float) -> None:
-        """Join; return when every process has."""
+    def join(self, seconds: float, size: int | None = None) -> None:
+        """Join; return when every process has. A job of another size is refused."""
         if self._is_joined:
             return
         if self._closed.is_set():
@@ -72,6 +72,7 @@ class StoredSession(Session):
         deadline = time.monotonic() + seconds
         self._board.begin()
         job = self._job = self._found(seconds, deadline)
+        rules.check_size(self._process, size, job.size)
         rules.check_number(self._process, job.size)
         self._lease = self._store.lease(job.heartbeat)
         self._job_lease = self._store.shared_lease(job.lease, job.heartbeat)
