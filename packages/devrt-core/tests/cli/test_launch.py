@@ -99,6 +99,25 @@ def test_a_process_that_fails_stops_the_others_and_is_shown_last(tmp_path):
     assert not any(is_there(pid) for pid in pids(done.stdout))
 
 
+def test_a_process_that_ended_as_it_lost_another_is_not_the_one_that_failed(tmp_path):
+    text = """
+        import time
+        client.key_value_set(f"pid/{job.process_id}", str(os.getpid()))
+        client.wait_at_barrier("both", 60_000)
+        if job.process_id == 1:
+            client.wait_at_barrier("never", 600_000)
+        other = client.blocking_key_value_get("pid/1", 60_000)
+        job.service.shutdown()
+        while os.path.exists(f"/proc/{other}"):
+            time.sleep(0.01)
+        raise ValueError("the cause")
+    """
+    done = devrt("launch", "-n", "2", script_of(tmp_path, text))
+    first, *tail = done.stderr.splitlines()
+    assert first == "devrt: process 0 failed with status 1, and the others were stopped."
+    assert tail[-1] == "[0] ValueError: the cause"
+
+
 def test_a_launcher_that_is_stopped_stops_its_processes(tmp_path):
     text = """
         print("waits", flush=True)

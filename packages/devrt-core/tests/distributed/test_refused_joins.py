@@ -80,12 +80,12 @@ def check_size(address):
     together(lambda client: client.shutdown(), clients, timeout=30)
 
 
-def test_a_process_that_was_told_of_a_job_of_another_size():
+def test_a_process_that_was_has_another_size():
     with xla_client.get_distributed_runtime_service("localhost:0", 2) as service:
         check_size(service.address)
 
 
-def test_a_process_that_was_told_of_a_job_of_another_size_at_etcd():
+def test_a_process_that_was_has_another_size_at_etcd():
     with closing(EtcdServers(1)) as servers:
         address = servers.address("test/size")
         with xla_client.get_distributed_runtime_service(address, 2, heartbeat_timeout=30):

@@ -55,6 +55,17 @@ def test_a_registration_that_is_late_names_who_never_came():
         together(lambda client: client.shutdown(), clients)
 
 
+def test_a_shutdown_that_is_late_names_who_did_not_come():
+    # Both sides have the same time, as of `initialize`: the error of the service says more.
+    with service_of(2, shutdown_timeout=0.3) as service:
+        clients = [client_of(service, n, shutdown_timeout=0.3) for n in range(2)]
+        together(lambda client: client.connect(), clients)
+        with pytest.raises(DeadlineExceededError, match="process 1 did not") as caught:
+            clients[0].shutdown()
+        assert caught.value.missing == [1]
+        clients[1].shutdown()
+
+
 PEER = """
     import sys, time
     from devrt import xla_client

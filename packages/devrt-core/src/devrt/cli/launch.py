@@ -25,6 +25,12 @@ __all__ = ["launch"]
 _TAIL_LINES = 40
 _GRACE_SECONDS = 5.0  # from the request to stop to the kill
 _DRAIN_SECONDS = 2.0  # what a process started may hold its output open
+_CAUSE_SECONDS = 5.0  # between the end of a process that lost another, and of that one
+_LOSSES = (
+    "devrt.errors.PeerLostError: ",
+    "devrt.errors.DistributedError: UNAVAILABLE: ",
+    "devrt.errors.DistributedError: CANCELLED: ",  # of a service that process 0 ended
+)
 _STOPPING = (signal.SIGINT, signal.SIGTERM, signal.SIGHUP)
 
 
@@ -54,6 +60,11 @@ class _Rank:
         """The exit status, as a shell has it: 128 and the number of a signal."""
         code = self.process.returncode
         return 128 - code if code < 0 else code
+
+    @property
+    def has_lost_another(self) -> bool:
+        """Whether it failed as another process was lost, or the service with process 0."""
+        return self.process.returncode == 1 and any(x.startswith(_LOSSES) for x in self.tail)
 
     def signal(self, number: int) -> None:
         """Send a signal to the process and what it started."""
@@ -129,11 +140,20 @@ def _follow(rank: _Rank, lock: threading.Lock, ended: queue.SimpleQueue[_Rank]) 
 
 
 def _first_failure(count: int, ended: queue.SimpleQueue[_Rank]) -> _Rank | None:
+    """Return the process that failed first; not one that ended because that one did."""
+    consequence: _Rank | None = None
+    end = 0.0
     for _ in range(count):
-        rank = ended.get()
-        if rank.process.returncode:
+        try:
+            left = None if consequence is None else max(0.0, end - time.monotonic())
+            rank = ended.get(timeout=left)
+        except queue.Empty:
+            break
+        if rank.process.returncode and not rank.has_lost_another:
             return rank
-    return None
+        if rank.process.returncode and consequence is None:
+            consequence, end = rank, time.monotonic() + _CAUSE_SECONDS
+    return consequence
 
 
 def _stop(ranks: Sequence[_Rank]) -> None:

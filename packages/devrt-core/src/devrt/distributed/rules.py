@@ -25,7 +25,7 @@ def check_number(number: int, size: int) -> None:
 
 
 def check_size(number: int, given: int | None, size: int) -> None:
-    """Refuse a process that was told of a job of another size; clients of jaxlib's do not say."""
+    """Refuse a process that was given another size of the job; clients of jaxlib's do not say."""
     if given and given != size:
         words = (
             f"process {number} has num_processes={given}, and process 0 began this job with "

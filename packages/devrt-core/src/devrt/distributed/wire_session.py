@@ -67,7 +67,7 @@ class WireSession(Session):
 
     def leave(self, seconds: float) -> None:
         """Leave when every process that is alive does, and close. Idempotent."""
-        self._connection.leave(seconds)
+        self._connection.leave(seconds + _GRACE)
 
     def close(self, seconds: float = 0) -> None:
         """End without a word to the others. Idempotent."""
