@@ -2,14 +2,17 @@
 
 import socket
 import threading
+from contextlib import ExitStack
 
 import pytest
 
+from devrt.distributed.cluster import Limits
 from devrt.distributed.direct import client as direct_client
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame, hello
 from devrt.distributed.protocol.messages import message
-from devrt.distributed.security import Security
+from devrt.distributed.security import Bounds, Security
+from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.status import read_status
 from devrt.errors import DevrtError, DistributedError, StatusCode
 from devrt.xla_client import get_distributed_runtime_client, get_distributed_runtime_service
@@ -177,6 +180,66 @@ def test_a_client_that_asks_and_does_not_read_is_ended(service, client):
             received += len(chunk)
     assert received < 12 << 20, "what it did not read was kept for it"
     assert read_status(service.address, Security())["refused"] == {"RESOURCE_EXHAUSTED": 1}
+
+
+def test_messages_that_many_send_half_are_bounded_and_the_oldest_ends():
+    part = 400 << 10
+    limits = Limits(heartbeat=20, register=20, shutdown=20)
+    bounds = Bounds(transit_bytes=1 << 20)
+    with (
+        DistributedRuntimeService("localhost:0", 1, limits, bounds=bounds) as service,
+        ExitStack() as stack,
+    ):
+        client = get_distributed_runtime_client(service.address, 0)
+        client.connect()
+        slow = []
+        for _ in range(8):
+            slow.append(stack.enter_context(socket.create_connection(port_of(client), 10)))
+            slow[-1].sendall(hello(b"") + HEADER.pack(1 << 20, SET) + bytes(part))
+        for connection in slow[:6]:  # two of eight are below the limit
+            while receive(connection):
+                pass
+        client.key_value_set_bytes("large", bytes(part))
+        assert client.blocking_key_value_get_bytes("large", ENDLESS) == bytes(part)
+        count = read_status(service.address, Security())["refused"]["RESOURCE_EXHAUSTED"]
+        assert count in {6, 7}  # the seventh made room for the client's
+        client.shutdown()
+
+
+def test_responses_that_many_do_not_read_are_bounded_and_the_oldest_ends():
+    size = 12 << 20  # more than sockets take
+    limits = Limits(heartbeat=20, register=20, shutdown=20)
+    bounds = Bounds(transit_bytes=14 << 20)  # one response, less what sockets took
+    with (
+        DistributedRuntimeService("localhost:0", 1, limits, bounds=bounds) as service,
+        ExitStack() as stack,
+    ):
+        client = get_distributed_runtime_client(service.address, 0)
+        client.connect()
+        client.key_value_set_bytes("large", bytes(size))
+        ids = client._session._connection._ids
+        request = message("TryGetKeyValueRequest")(incarnations=ids, key="large")
+        ask = frame(NUMBERS["TryGetKeyValue"], request.SerializeToString())
+        slow = []
+        for _ in range(4):
+            connection = stack.enter_context(socket.socket())
+            connection.settimeout(10)
+            connection.setsockopt(socket.SOL_SOCKET, socket.SO_RCVBUF, 1 << 16)
+            connection.connect(port_of(client))
+            connection.sendall(hello(b"") + ask)
+            slow.append(connection)
+            connection.recv(1)
+        for _ in range(1000):  # the last response has begun, and not yet been refused
+            refused = read_status(service.address, Security())["refused"]
+            if refused == {"RESOURCE_EXHAUSTED": 3}:
+                break
+        received = 0
+        while chunk := receive(slow[0]):
+            received += len(chunk)
+        assert received < size
+        assert refused == {"RESOURCE_EXHAUSTED": 3}
+        assert client.key_value_try_get_bytes("large") == bytes(size)
+        client.shutdown()
 
 
 def test_a_service_that_ends_ends_the_calls_that_wait(service):

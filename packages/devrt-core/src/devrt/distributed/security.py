@@ -32,6 +32,8 @@ class Bounds:
         How many calls of one process may wait at a time.
     connections
         How many direct connections may be open.
+    transit_bytes
+        What requests that are half received may take up, of all connections; responses the same.
     calls_per_second
         How many calls one process may make, heartbeats not counted; and all that register together.
     process_bytes, stored_bytes
@@ -42,6 +44,7 @@ class Bounds:
     key_bytes: int = 4096
     waiting_calls: int = 4096
     connections: int = 16384
+    transit_bytes: int = 1 << 30
     calls_per_second: float = 20_000
     process_bytes: int = 1 << 30
     stored_bytes: int = 4 << 30

@@ -83,6 +83,7 @@ class DistributedRuntimeService:
             journal is not None,
             self._bounds.message_bytes,
             self._bounds.connections,
+            self._bounds.transit_bytes,
             self._count,
         )
         self._refusals: dict[str, int] = {}

@@ -23,6 +23,7 @@ from devrt.distributed.direct.frames import (
     read_hello,
 )
 from devrt.distributed.direct.relay import Relay
+from devrt.distributed.direct.transit import Transit
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.contract import check_contract
 from devrt.distributed.protocol.messages import METHODS, message, parsed
@@ -59,6 +60,8 @@ class DirectServer:
         The largest message.
     connections
         How many connections may be open.
+    transit_bytes
+        What messages under way may take up: those that come, and those that go.
     refuse
         Called with each error that is sent, to count it.
     """
@@ -71,6 +74,7 @@ class DirectServer:
         resumes: bool,
         message_bytes: int,
         connections: int,
+        transit_bytes: int,
         refuse: Callable[[DevrtError], None],
     ) -> None:
         self._handlers = [
@@ -86,6 +90,8 @@ class DirectServer:
         self._open: set[_Connection] = set()
         self._unadmitted: dict[_Connection, None] = {}  # the oldest first
         self._relayed: dict[str, _Connection] = {}  # by the name that gRPC knows them by
+        self.incoming: Transit[_Connection] = Transit(transit_bytes, _Connection.end_slow)
+        self.outgoing: Transit[_Connection] = Transit(transit_bytes, _Connection.end_slow)
         self._servers: list[asyncio.Server] = []
         self._grpc_path = ""
 
@@ -143,6 +149,8 @@ class DirectServer:
         self._open.discard(connection)
         self._unadmitted.pop(connection, None)
         self._relayed.pop(connection.relayed_as, "")
+        self.incoming.note(connection, 0)
+        self.outgoing.note(connection, 0)
 
     def check_hello(self, payload: bytes) -> None:
         """Refuse a first message without the token, or of another version."""
@@ -219,6 +227,17 @@ class _Connection(asyncio.Protocol):
             data = data[skipped:]
             self._refuse_length()
         self._bytes += data
+        self._take_whole()
+        self._server.incoming.note(self, len(self._bytes))
+
+    def pause_writing(self) -> None:
+        self._server.outgoing.note(self, self._transport.get_write_buffer_size())
+
+    def resume_writing(self) -> None:
+        self._server.outgoing.note(self, 0)
+
+    def _take_whole(self) -> None:
+        """Take what has come, as far as it is whole messages."""
         if len(self._bytes) < HEADER.size:
             return
         if not self._is_admitted and self._server.is_for_grpc(self._bytes):
@@ -240,7 +259,7 @@ class _Connection(asyncio.Protocol):
         del self._bytes[:end]
         self._take(number, payload)
         if self._bytes and not self._transport.is_closing():
-            self.data_received(b"")  # a poll and the first heartbeat come together
+            self._take_whole()  # a poll and the first heartbeat come together
 
     def _pass_on(self) -> None:
         made = self._server.relay(self, self._transport, bytes(self._bytes))
@@ -269,6 +288,12 @@ class _Connection(asyncio.Protocol):
     def _end_unread(self) -> None:
         """End a connection that asks and does not read: what it is sent would be kept here."""
         words = "a connection made another request before it had read the last response."
+        self._server.refusal(refused(StatusCode.RESOURCE_EXHAUSTED, words))
+        self._transport.abort()
+
+    def end_slow(self) -> None:
+        """End a connection whose message has been under way the longest: there are too many."""
+        words = "messages under way take up too much, and this one has been for the longest time."
         self._server.refusal(refused(StatusCode.RESOURCE_EXHAUSTED, words))
         self._transport.abort()
 
