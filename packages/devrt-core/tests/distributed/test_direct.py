@@ -202,7 +202,7 @@ def test_messages_that_many_send_half_are_bounded_and_the_oldest_ends():
         client.key_value_set_bytes("large", bytes(part))
         assert client.blocking_key_value_get_bytes("large", ENDLESS) == bytes(part)
         count = read_status(service.address, Security())["refused"]["RESOURCE_EXHAUSTED"]
-        assert count in {6, 7}  # the seventh made room for the client's
+        assert count in {6, 7}  # the seventh ended for the client's
         client.shutdown()
 
 
