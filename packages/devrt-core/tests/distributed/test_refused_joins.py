@@ -15,10 +15,10 @@ from devrt.errors import DeadlineExceededError, DistributedError, InvalidArgumen
 from etcd_servers import EtcdServers
 from support import together
 
-SECONDS = 1.5
+LATE = 1.5  # seconds after which a join is
 
 
-def joining(address, number=1, *, seconds=SECONDS, size=None, **security):
+def joining(address, number=1, *, seconds=30, size=None, **security):
     times = Times(rpc=30, connect=seconds, shutdown=30, heartbeat=30)
     return DistributedRuntimeClient(
         address, number, times, Security(**security), num_processes=size
@@ -54,12 +54,12 @@ def test_nobody_listens():
     with socket.create_server(("localhost", 0)) as server:
         address = f"localhost:{server.getsockname()[1]}"
     with pytest.raises(DeadlineExceededError, match=f"{address}.*Connection refused"):
-        joining(address).connect()
+        joining(address, seconds=LATE).connect()
 
 
 def test_something_listens_that_does_not_answer():
     with listening() as address, pytest.raises(DeadlineExceededError) as caught:
-        joining(address).connect()
+        joining(address, seconds=LATE).connect()
     assert address in str(caught.value)
     assert "does not answer as a coordination service" in str(caught.value)
 
@@ -67,15 +67,15 @@ def test_something_listens_that_does_not_answer():
 def test_another_program_listens():
     with listening(b"SSH-2.0-OpenSSH_9.2\r\n") as address:
         with pytest.raises(DeadlineExceededError) as caught:
-            joining(address).connect()
+            joining(address, seconds=LATE).connect()
         assert address in str(caught.value)
         assert "another program than devrt's service answers" in str(caught.value)
 
 
 def check_size(address):
-    clients = [joining(address, number, seconds=30, size=2) for number in range(2)]
+    clients = [joining(address, number, size=2) for number in range(2)]
     with pytest.raises(InvalidArgumentError, match=r"num_processes=3.*began this job with 2"):
-        joining(address, 1, seconds=30, size=3).connect()
+        joining(address, 1, size=3).connect()
     together(lambda client: client.connect(), clients, timeout=30)  # nothing is lost by it
     together(lambda client: client.shutdown(), clients, timeout=30)
 
