@@ -72,6 +72,13 @@ def test_what_may_be_another_plugins_variable_is_let_pass(plugins, reported):
             runtime.get_backend("acme")
 
 
+def test_a_variable_that_a_manifest_names(plugins, reported):
+    variable = '[[backend.environment]]\nname = "DEVRT_ACME_PATH"\nabout = "where it is"\n'
+    plugins.package("acme", f"schema = 1\n[[backend]]\n{variable}")
+    with plugins.runtime(DEVRT_ACME_PATH="/") as runtime:
+        assert reported(runtime, "acme") == []
+
+
 def test_a_variable_that_is_like_no_option(plugins, reported):
     plugins.add("cpu")
     with plugins.runtime(DEVRT_WHATEVER="1") as runtime:

@@ -109,6 +109,8 @@ class Notices:
 
     def _misspelt(self) -> Iterator[str]:
         for variable, meant in self._config.unread_with_hints():
+            if variable in self._plugins.variables():
+                continue
             hint = "`devrt config` lists the options."
             if meant:
                 hint = f"Did you mean {' or '.join(meant)}?"
