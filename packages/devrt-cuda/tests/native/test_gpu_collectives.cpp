@@ -141,9 +141,8 @@ TEST_CASE(gpu_collectives_end_on_all_ranks_whenever_a_device_is_lost) {
         }
       }
     } catch (const StatusError& error) {
-      // The library may be the first that meets the loss: it says that the driver failed.
-      const Status& status = error.status();
-      CHECK(status.code() == StatusCode::kDataLoss || status.operation() == "all_reduce");
+      // Also where the library is the first that meets the loss, and says that the driver failed.
+      CHECK(error.status().code() == StatusCode::kDataLoss);
       ++lost;
     }
     const std::vector<Ref<Buffer>> go_on = others.reduce(put_on(others, {1, 2}));
@@ -161,7 +160,7 @@ TEST_CASE(gpu_collectives_of_a_device_that_was_lost_before_the_first_are_refused
   for (const Ref<Buffer>& each : values) raise_if_error(each->ready().wait());
   devrt_simulator_lose(2);
   const Status status = harness::status_of([&] { (void)all.reduce(values); });
-  CHECK(!status.ok() && status.operation() == "all_reduce");
+  CHECK(status.code() == StatusCode::kDataLoss);
   const Group others(*client, {0, 1, 3});
   CHECK(read(*others.reduce(put_on(others, {2}))[0]) == std::vector<float>{6});
   client->close();

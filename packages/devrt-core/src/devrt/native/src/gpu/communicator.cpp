@@ -107,8 +107,9 @@ std::optional<GpuCommunicator::Running> GpuCommunicator::give(const Collective& 
     enqueue(what, ranks);
     return record(*std::move(fates));
   } catch (const StatusError& error) {
-    abort(error.status());  // some ranks may have their part, and wait for the others
-    throw;
+    const Status why = cause_of(error.status());
+    abort(why);  // some ranks may have their part, and wait for the others
+    throw StatusError(why);
   } catch (...) {
     abort(Status(StatusCode::kInternal, "It could not be started."));
     throw;
@@ -121,9 +122,9 @@ void GpuCommunicator::connect(const char* operation) {
   std::vector<int> numbers;
   for (const auto& device : devices_) numbers.push_back(device->ordinal());
   std::vector<RankHandle*> made(devices_.size());
-  library_.check(
-      library_.call.connect_all(made.data(), static_cast<int>(made.size()), numbers.data()),
-      operation);
+  const Result result =
+      library_.call.connect_all(made.data(), static_cast<int>(made.size()), numbers.data());
+  if (result != kSuccess) throw StatusError(cause_of(library_.status(result, operation)));
   ranks_ = std::move(made);
 }
 
@@ -232,6 +233,20 @@ GpuCommunicator::Running GpuCommunicator::record(Fates fates) {
   return running;
 }
 
+Status GpuCommunicator::cause_of(const Status& failed) const {
+  // The library may be the first that meets a loss, and says only that the driver failed.
+  for (const auto& device : devices_) {
+    try {
+      const Current current(device->driver(), device->context());
+      const Result result = device->driver().call.stream_query(stream_of(*device).handle());
+      if (result != kNotReady) device->check(result, "stream_query");
+    } catch (const StatusError& error) {
+      if (error.status().code() == StatusCode::kDataLoss) return error.status();
+    }
+  }
+  return failed;
+}
+
 void GpuCommunicator::abort(const Status& why) noexcept {
   // The fates first: the ranks that are broken off end as if all were well.
   for (const Running& each : running_) {
@@ -273,7 +288,7 @@ void GpuCommunicator::watch(const Running& running) {
     if (!failed.ok()) {
       const std::lock_guard lock(all_.mutex_);
       const KeepCurrent keep(devices_.front()->driver());
-      if (running.fate->is_open()) abort(failed);
+      if (running.fate->is_open()) abort(cause_of(failed));
       return;
     }
     if (is_over) return settle(running);

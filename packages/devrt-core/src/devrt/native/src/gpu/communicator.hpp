@@ -54,6 +54,9 @@ class GpuCommunicator final : public native::Communicator,
   void clear_unsent(const native::Collective& what,
                     std::span<const native::RankMemory> ranks) const;
   Running record(Fates fates);
+  /// Returns the loss of a device of the group, where that is why the library failed; else its
+  /// error.
+  Status cause_of(const Status& failed) const;
   void abort(const Status& why) noexcept;
   void drain() const noexcept;
 
