@@ -5,12 +5,19 @@ from __future__ import annotations
 import json
 import socket
 import subprocess
-from collections.abc import Mapping
-from contextlib import ExitStack
+import sys
+import time
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import ExitStack, contextmanager
+from functools import partial
 
+from bench.environments import Environment
+from bench.rows import Outcome
 from bench.sides import ROOT, variables
 
-__all__ = ["JobError", "JobProcess", "free_port", "start"]
+__all__ = ["JobError", "JobProcess", "free_port", "in_turn", "new_job", "start"]
+
+Figures = dict[str, float]
 
 
 class JobError(RuntimeError):
@@ -71,6 +78,65 @@ def start(
     made = JobProcess(command, variables(side), timeout)
     stack.callback(made.end)
     return made
+
+
+@contextmanager
+def new_job(
+    environment: Environment, module: str, timeout: float
+) -> Iterator[tuple[Callable[..., JobProcess], str]]:
+    """Yield what starts a process of a job, and the address where its processes meet.
+
+    Raises
+    ------
+    JobError
+        If there is no Python for that side.
+    """
+    if environment.python is None:
+        raise JobError(environment.reason)
+    with ExitStack() as stack:
+        side = environment.peer.side
+        begin = partial(start, stack, environment.python, side, module, timeout=timeout)
+        yield begin, f"127.0.0.1:{free_port()}"
+
+
+def in_turn(
+    environments: Mapping[str, Environment],
+    run: Callable[[Environment, float], Figures],
+    rounds: int,
+    seconds: float,
+) -> tuple[dict[str, list[Figures]], dict[str, Outcome]]:
+    """Run the job of each side so often, one after the other, as long as there is time.
+
+    Parameters
+    ----------
+    environments
+        The sides, by name.
+    run
+        Runs a job, which may take so many seconds.
+    rounds
+        How often, at most.
+    seconds
+        After these no further round begins; the first always does, and each of its jobs may take
+        so long.
+
+    Returns
+    -------
+    tuple of dict
+        The figures of each side, and why one has failed.
+    """
+    seen: dict[str, list[Figures]] = {name: [] for name in environments}
+    failed: dict[str, Outcome] = {}
+    end = time.monotonic() + seconds
+    for number in range(rounds):
+        if number and time.monotonic() >= end:
+            print(f"    {number} of {rounds} rounds in {seconds:g} s", file=sys.stderr)
+            break
+        for name in [name for name in environments if name not in failed]:
+            try:
+                seen[name].append(run(environments[name], seconds))
+            except JobError as error:
+                failed[name] = Outcome(reason=f"{name}: {error}")
+    return seen, failed
 
 
 def free_port() -> int:

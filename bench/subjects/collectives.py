@@ -3,18 +3,19 @@
 from __future__ import annotations
 
 import sys
-from contextlib import ExitStack
+from functools import partial
 
 from bench.case import Spec, Sweep, choose
 from bench.driver import Context
 from bench.environments import Environment
 from bench.figures import summarize
-from bench.jobs import JobError, free_port, start
+from bench.jobs import in_turn, new_job
 from bench.rows import Outcome, Row
 
 __all__ = ["SPECS", "measure", "run_job"]
 
 _COUNTS = (2, 4)
+_SECONDS = 120.0  # of the rounds of one number of processes
 _SIZES = (8, 8 << 10, 1 << 20, 16 << 20, 256 << 20)
 _LARGE = 16 << 20
 
@@ -39,33 +40,24 @@ def measure(context: Context) -> list[Row]:
         chosen = [spec for spec in specs if spec.name.endswith(f" {count} processes")]
         sizes = [f"4x{_LARGE}" if spec.sweep is None else str(int(spec.sweep.x)) for spec in chosen]
         print(f"  collectives: {count} processes", file=sys.stderr)
-        found = _jobs(context, count, sizes)
+        sides = {name: context.environments[name] for name in ("devrt", "jax")}
+        rounds = max(3, context.options.blocks // 4)
+        job = partial(_job, count, sizes)
+        seen, failed = in_turn(sides, job, rounds, _SECONDS)
         for spec, size in zip(chosen, sizes, strict=True):
-            ours, theirs = (_outcome(found[name], size) for name in ("devrt", "jax"))
+            ours, theirs = (failed.get(name) or _outcome(seen[name], size) for name in sides)
             title = context.title("jax")
             rows.append(Row("collectives", spec.name, title, ours, theirs, "s", spec.sweep))
     return rows
 
 
-def _jobs(
-    context: Context, count: int, sizes: list[str]
-) -> dict[str, list[dict[str, float]] | JobError]:
-    """Return what jobs of each side measured, or why one failed."""
-    found: dict[str, list[dict[str, float]] | JobError] = {"devrt": [], "jax": []}
-    for _ in range(max(3, context.options.blocks // 4)):
-        for name, jobs in found.items():
-            if isinstance(jobs, JobError):
-                continue
-            try:
-                jobs.append(run_job(context.environments[name], count, sizes))
-            except JobError as error:
-                found[name] = JobError(f"{name}: {error}")
-    return found
+def _job(
+    count: int, sizes: list[str], environment: Environment, timeout: float
+) -> dict[str, float]:
+    return run_job(environment, count, sizes, timeout)
 
 
-def _outcome(jobs: list[dict[str, float]] | JobError, size: str) -> Outcome:
-    if isinstance(jobs, JobError):
-        return Outcome(reason=str(jobs))
+def _outcome(jobs: list[dict[str, float]], size: str) -> Outcome:
     values = [job[size] for job in jobs]
     return Outcome(summarize([[value] for value in values]), blocks=values)
 
@@ -85,14 +77,7 @@ def run_job(
     JobError
         A process failed, or the job took longer than `timeout` seconds.
     """
-    if environment.python is None:
-        raise JobError(environment.reason)
-    side, address = environment.peer.side, f"127.0.0.1:{free_port()}"
-    with ExitStack() as stack:
-        python, module = environment.python, "bench.reduce_process"
-        children = [
-            start(stack, python, side, module, address, count, number, *sizes, timeout=timeout)
-            for number in range(count)
-        ]
+    with new_job(environment, "bench.reduce_process", timeout) as (begin, address):
+        children = [begin(address, count, number, *sizes) for number in range(count)]
         found = [child.result() for child in children]
     return {size: max(each[size] for each in found) for size in found[0]}

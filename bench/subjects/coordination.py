@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Mapping
-from contextlib import ExitStack
 from functools import partial
 from statistics import median
 
@@ -12,11 +11,13 @@ from bench.case import Spec, Sweep, choose
 from bench.driver import Context
 from bench.environments import Environment
 from bench.figures import summarize
-from bench.jobs import JobError, free_port, start
+from bench.jobs import JobError, in_turn, new_job
 from bench.rows import Outcome, Row
 
 __all__ = ["SPECS", "JobError", "measure", "run_job"]
 
+_MODULE = "bench.job_process"
+_SECONDS = 60.0  # of the rounds of one number of processes
 _COUNTS = (2, 8, 32)
 _FORKED = (32, 128, 512)
 _BRING_UP = "bring-up of processes forked from one, the slowest, by processes"
@@ -59,24 +60,20 @@ def measure(context: Context) -> list[Row]:
             assert spec.sweep is not None
             count = int(spec.sweep.x)
             print(f"  coordination: {spec.name}", file=sys.stderr)
-            seen, failed = _jobs(context, run, count, blocks)
+            sides = {name: context.environments[name] for name in ("devrt", "jax")}
+            job = partial(_job, run, count)
+            seen, failed = in_turn(sides, job, blocks, _SECONDS)
             rows += _rows(context, count, seen, failed, quantities)
     return rows
 
 
-def _jobs(
-    context: Context, run: Callable[[Environment, int], dict[str, float]], count: int, blocks: int
-) -> tuple[dict[str, list[dict[str, float]]], dict[str, Outcome]]:
-    """Run the job of each side so often, one after the other; return figures and failures."""
-    seen: dict[str, list[dict[str, float]]] = {"devrt": [], "jax": []}
-    failed: dict[str, Outcome] = {}
-    for _ in range(blocks):
-        for name in [name for name in seen if name not in failed]:
-            try:
-                seen[name].append(run(context.environments[name], count))
-            except JobError as error:
-                failed[name] = Outcome(reason=f"{name}: {error}")
-    return seen, failed
+def _job(
+    run: Callable[[Environment, int, float], dict[str, float]],
+    count: int,
+    environment: Environment,
+    timeout: float,
+) -> dict[str, float]:
+    return run(environment, count, timeout)
 
 
 def _rows(
@@ -114,12 +111,7 @@ def run_bring_up(environment: Environment, count: int, timeout: float = 300) -> 
     JobError
         A process failed, or the job took longer than `timeout` seconds.
     """
-    if environment.python is None:
-        raise JobError(environment.reason)
-    side, address = environment.peer.side, f"127.0.0.1:{free_port()}"
-    with ExitStack() as stack:
-        module = "bench.job_process"
-        begin = partial(start, stack, environment.python, side, module, timeout=timeout)
+    with new_job(environment, _MODULE, timeout) as (begin, address):
         begin("service", address, count).ready()
         clients = begin("forked", address, count)
         clients.ready()
@@ -141,12 +133,7 @@ def run_job(environment: Environment, count: int, timeout: float = 180) -> dict[
     JobError
         A process failed, or the job took longer than `timeout` seconds.
     """
-    if environment.python is None:
-        raise JobError(environment.reason)
-    side, address = environment.peer.side, f"127.0.0.1:{free_port()}"
-    with ExitStack() as stack:
-        module = "bench.job_process"
-        begin = partial(start, stack, environment.python, side, module, timeout=timeout)
+    with new_job(environment, _MODULE, timeout) as (begin, address):
         service = begin("service", address, count)
         service.ready()
         clients = [begin("client", address, count, number) for number in range(count)]

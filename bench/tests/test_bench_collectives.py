@@ -23,7 +23,7 @@ def test_a_process_that_fails_is_the_reason():
 def test_both_sides_are_in_one_row(monkeypatch):
     peers = {name: Environment(peer, None, name) for name, peer in load_peers().items()}
 
-    def job(where, count, sizes):
+    def job(where, count, sizes, _):
         if count == 4 and where.peer.name == "jax":
             raise JobError("out of memory")
         return dict.fromkeys(sizes, 1 if where.peer.name == "devrt" else 2)

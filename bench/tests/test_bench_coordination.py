@@ -39,8 +39,8 @@ def test_a_process_that_fails_is_the_reason(environment):
 
 def test_both_sides_are_in_one_row(environment, monkeypatch):
     peers = {name: Environment(peer, None, name) for name, peer in load_peers().items()}
-    monkeypatch.setattr(coordination, "run_job", lambda where, count: figures(where, count))
-    monkeypatch.setattr(coordination, "run_bring_up", lambda where, count: figures(where, count))
+    monkeypatch.setattr(coordination, "run_job", lambda where, count, _: figures(where, count))
+    monkeypatch.setattr(coordination, "run_bring_up", lambda where, count, _: figures(where, count))
     rows = coordination.measure(Context(peers, Options(is_quick=True)))
     assert len(rows) == 4 * 2 + 1
     assert all(row.ratio == 0.5 for row in rows)
