@@ -21,7 +21,8 @@ def format_quantity(value: float, unit: str) -> str:
     """Write a quantity with three digits and the prefix that suits it."""
     scales = _SCALES.get(unit)
     if scales is None:
-        return f"{value:g} {unit}" + ("" if value == 1 else "s")
+        plural = "" if value == 1 else "es" if unit.endswith("s") else "s"
+        return f"{value:g} {unit}{plural}"
     if value == 0:
         return f"0 {unit}"
     factor, name = next((pair for pair in scales if abs(value) >= pair[0]), scales[-1])
