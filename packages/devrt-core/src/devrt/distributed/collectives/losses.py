@@ -10,7 +10,7 @@ from devrt.errors import DevrtError, PeerLostError
 
 __all__ = ["lost_of", "named_loss"]
 
-_SECONDS = 5.0  # the service hears of most losses at once, of the others by their heartbeats
+_SECONDS = 15.0  # the service hears of most losses at once, of the others by their heartbeats
 _PAUSE = 0.05
 _WORDS = "Lost: process"
 
