@@ -317,6 +317,20 @@ def test_an_interface_that_is_wrong_is_refused(driver, devices):
             devrt.device_put(foreign, devices[0])
 
 
+@pytest.mark.parametrize("is_null", [True, False])
+def test_an_interface_with_an_address_of_no_device_is_told_from_no_array(devices, is_null):
+    of_host = np.zeros(4)
+    address = 0 if is_null else of_host.ctypes.data
+
+    class Exporter:
+        __cuda_array_interface__ = {  # noqa: RUF012  as other libraries have it
+            "shape": (4,), "typestr": "<f8", "data": (address, False), "version": 3,
+        }  # fmt: skip
+
+    with pytest.raises(InvalidTypeError, match="is on no device of this process's clients"):
+        devrt.device_put(Exporter(), devices[0])
+
+
 @pytest.mark.parametrize("reported", [(1, 0), (2, 1)])
 def test_a_tensor_that_lies_elsewhere_than_its_exporter_says_is_refused(devices, reported):
     array = devrt.device_put(np.arange(4), devices[0])

@@ -35,6 +35,12 @@ constexpr const char* kOperation = "buffer_from_pyval";
         "A value of type str is no array. Give the numbers that it stands for, or its bytes: "
         "x.encode() is put as an array of uint8.");
   }
+  if (nb::hasattr(value, "__cuda_array_interface__")) {
+    raise_value_type("A value of type " + kind_of(value) +
+                     " has an address in its __cuda_array_interface__ that is on no device of this "
+                     "process's clients. Make a client that has the device, or copy the value to "
+                     "the host with its own library.");
+  }
   raise_value_type(
       "A value of type " + kind_of(value) +
       " is no array: it is no number and has no buffer, __array__ or __dlpack__. Convert "
