@@ -15,7 +15,13 @@ import numpy as np
 
 from devrt._support.record import record
 from devrt.contract import REDUCTIONS, Buffer, Collectives
-from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    BackendUnavailableError,
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    StatusCode,
+)
 
 if TYPE_CHECKING:
     from devrt.contract import Device
@@ -245,10 +251,11 @@ def collectives_member(
         try:
             group = native._connect(chosen, path, library.prefix)
         except DevrtError as error:
-            if path != named:
-                raise
-            msg = f"{error.message} {library.library.variable} names it: correct that, or unset it."
-            raise type(error)(msg, code=error.code, **error.data) from None
+            is_absent = error.code is StatusCode.UNAVAILABLE
+            kind = BackendUnavailableError if is_absent else type(error)
+            remedy = f"{library.library.variable} names it: correct that, or unset it."
+            msg = f"{error.message} {remedy}" if path == named else error.message
+            raise kind(msg, code=error.code, **error.data) from None
         return DeviceCollectives(group, chosen)
 
     return collectives
