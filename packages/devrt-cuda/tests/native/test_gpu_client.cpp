@@ -63,6 +63,23 @@ TEST_CASE(gpu_values_come_back_in_every_order_that_the_device_may_take) {
   }
 }
 
+TEST_CASE(gpu_devices_that_waited_for_each_other_are_given_back) {
+  for (int seed = 0; seed < seeds(); ++seed) {
+    auto client = client_on("devices=2 delay=500 seed=" + std::to_string(seed));
+    const std::vector<float> values = counting(1000);
+    std::vector<Ref<Buffer>> around;
+    around.push_back(put(*client, memory_of(*client, 0, "pinned_host"), values));
+    for (const std::size_t to : {0, 1, 0, 1, 0}) {  // each behind the one before, on the devices
+      around.push_back(client->copy(*around.back(), memory_of(*client, to), false));
+    }
+    raise_if_error(around.back()->ready().wait());
+    around.clear();
+    client->close();
+    client.reset();
+    CHECK(std::string(devrt_simulator_living()).find("contexts=0") != std::string::npos);
+  }
+}
+
 TEST_CASE(gpu_buffers_may_go_while_the_device_uses_them) {
   for (int seed = 0; seed < seeds(20); ++seed) {
     const auto client = client_on("delay=200 seed=" + std::to_string(seed));

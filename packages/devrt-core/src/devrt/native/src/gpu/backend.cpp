@@ -76,6 +76,7 @@ GpuBackend::~GpuBackend() {
   drain();
   communicators_.close();
   lanes_.clear();
+  for (const auto& device : devices_) device->end_following();
 }
 
 void GpuBackend::open_peers() {

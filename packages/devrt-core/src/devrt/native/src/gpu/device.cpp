@@ -73,6 +73,12 @@ Fates Stream::take_fates() {
   return taken;
 }
 
+Fates Stream::end_following() noexcept {
+  std::lock_guard lock(mutex_);
+  has_fates_.store(false, std::memory_order_release);
+  return std::exchange(fates_, {});
+}
+
 DriverEvent::~DriverEvent() { device_->give_event(handle_); }
 
 std::optional<Status> DriverEvent::query() noexcept {
@@ -174,6 +180,15 @@ Stream& GpuDevice::made(Slot& slot) {
   streams_.push_back(std::make_unique<Stream>(*this, handle, "devrt-" + name_));
   slot.store(streams_.back().get(), std::memory_order_release);
   return *streams_.back();
+}
+
+void GpuDevice::end_following() noexcept {
+  const auto stream_at = [this](std::size_t i) {
+    std::lock_guard lock(mutex_);
+    return i < streams_.size() ? streams_[i].get() : nullptr;
+  };
+  // Without the lock, which events that end here take.
+  for (std::size_t i = 0; Stream* const stream = stream_at(i); ++i) (void)stream->end_following();
 }
 
 void GpuDevice::finish(Stream& stream) const noexcept {

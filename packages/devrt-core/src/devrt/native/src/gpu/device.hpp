@@ -48,6 +48,8 @@ class Stream {
   /// Returns what the work of the stream depends on. A failure counts once: what comes
   /// afterwards does not use what failed.
   Fates take_fates();
+  /// Takes all that it follows, for its end: an event of another device holds that device.
+  Fates end_following() noexcept;
 
  private:
   const GpuDevice& device_;
@@ -170,6 +172,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   void finish(Stream& stream) const noexcept;
   bool is_idle() const noexcept;
   void drain() noexcept;
+  /// Lets go of the other devices' events that its streams follow. Devices that follow each other
+  /// would else hold each other for ever.
+  void end_following() noexcept;
 
   /// Returns the error of a call, and remembers one after which the device takes no more work.
   Status status(Result result, const char* operation) const noexcept;
