@@ -318,7 +318,7 @@ def test_an_interface_that_is_wrong_is_refused(driver, devices):
 
 
 @pytest.mark.parametrize("is_null", [True, False])
-def test_an_interface_with_an_address_of_no_device_is_told_from_no_array(devices, is_null):
+def test_an_interface_with_an_address_of_no_device_is_refused_as_that(devices, is_null):
     of_host = np.zeros(4)
     address = 0 if is_null else of_host.ctypes.data
 

@@ -172,7 +172,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   void finish(Stream& stream) const noexcept;
   bool is_idle() const noexcept;
   void drain() noexcept;
-  /// Lets go of the other devices' events that its streams follow. Devices that follow each other
+  /// Releases the other devices' events that its streams follow. Devices that follow each other
   /// would else hold each other for ever.
   void end_following() noexcept;
 
