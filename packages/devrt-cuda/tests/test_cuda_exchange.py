@@ -308,6 +308,8 @@ def test_an_interface_that_is_wrong_is_refused(driver, devices):
     for change, error in (
         ({"mask": 1}, InvalidTypeError),
         ({"typestr": "<V2"}, InvalidTypeError),
+        ({"typestr": None}, InvalidTypeError),
+        ({"version": "3"}, InvalidTypeError),
         ({"stream": 0}, InvalidArgumentError),
         ({"data": None}, InvalidTypeError),
         ({"strides": (4, 4)}, InvalidTypeError),

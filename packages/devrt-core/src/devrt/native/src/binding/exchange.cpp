@@ -139,6 +139,8 @@ nb::object entry(const nb::dict& interface, const char* name) {
 
 void open_layout(const nb::dict& interface, nb::handle value, Incoming& found) {
   const nb::object typestr = entry(interface, "typestr");
+  // Without one NumPy would take the elements for float64.
+  if (!PyUnicode_Check(typestr.ptr())) raise_interface(value, "has no typestr that is text.");
   const DtypeInfo info = dtype_info(nb::module_::import_("numpy").attr("dtype")(typestr));
   if (info.swapped) raise_interface(value, "has elements in the other byte order. Convert it.");
   found.shape = to_dims(entry(interface, "shape"), "shape", kImport);
@@ -166,6 +168,10 @@ bool open_interface(const Client& client, nb::handle value, Incoming& found) {
   const nb::object given = value.attr(kInterface);
   if (!PyDict_Check(given.ptr())) raise_interface(value, "is no dict.");
   const nb::dict interface = nb::borrow<nb::dict>(given);
+  const nb::object version = entry(interface, "version");
+  if (!version.is_none() && !PyLong_Check(version.ptr())) {
+    raise_interface(value, "has a version of type " + kind_of(version) + ", not an int.");
+  }
   if (!entry(interface, "mask").is_none()) {
     raise_interface(value, "has a mask, which a device has none for. Fill the missing elements.");
   }
