@@ -57,12 +57,11 @@ def test_sdist_holds_its_tests_and_changelog(wheelhouse, name):
 
 
 @pytest.mark.parametrize("name", PACKAGES)
-def test_a_backend_depends_on_a_range_of_the_core_and_may_on_the_loader(wheelhouse, name):
+def test_a_backend_depends_on_a_range_of_the_core_alone(wheelhouse, name):
     with zipfile.ZipFile(wheelhouse.wheel(name)) as wheel:
         (metadata,) = (n for n in wheel.namelist() if n.endswith(".dist-info/METADATA"))
         parsed = Metadata.from_email(wheel.read(metadata).decode(), validate=True)
     ours = [r for r in parsed.requires_dist or () if r.name.startswith("devrt") and not r.marker]
     core = [] if name == "devrt-core" else ["devrt-core"]
-    loader = ["devrt-tpu"] if name == "devrt-cuda" else []  # until its client runs programs
-    assert [r.name for r in ours] == core + loader
+    assert [r.name for r in ours] == core
     assert all({s.operator for s in r.specifier} == {">=", "<"} for r in ours)

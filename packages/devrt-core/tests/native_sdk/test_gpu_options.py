@@ -19,6 +19,11 @@ REQUESTS = {
     "blanks and capitals": ({"mock_gpu_topology": " 2 X 4 "}, (2, 4)),
     "the configured option": ({"acme_mock": "2x4"}, (2, 4)),
     "a call before the configuration": ({"mock_gpu_topology": "1x2", "acme_mock": "8"}, (1, 2)),
+    "a call's number before the configuration": (
+        {"mock": True, "mock_num_gpus": 3, "acme_mock": "2x4"},
+        (1, 3),
+    ),
+    "the configuration's number": ({"mock": True, "acme_mock": "2x4"}, (2, 4)),
     "a topology before a number": ({"mock_gpu_topology": "4", "mock_num_gpus": 2}, (1, 4)),
     "as many as there may be": ({"mock_gpu_topology": "65536x1024"}, (65536, 1024)),
 }

@@ -20,11 +20,12 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] 
     """Return how many nodes of how many simulated devices are requested; None for real ones."""
     given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
     count = options.get("mock_num_gpus")
+    is_requested = options.get("mock") or options.get("use_mock_gpu_client")
     if given is not None and given != "":
         return _parsed(str(given), "mock_gpu_topology")
-    if configured:
+    if configured and not (is_requested and count is not None):
         return _configured_topology(str(configured), f"{platform}_mock")
-    if options.get("mock") or options.get("use_mock_gpu_client"):
+    if is_requested:
         return 1, _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
     return None
 
