@@ -44,7 +44,7 @@ class Driver:
         assert result == 0, (function, result)
 
     def _named(self, function: str) -> str:
-        if self.platform == "cuda" or not function:
+        if self.platform == "cuda" or not function.startswith("cu"):
             return function
         return _HIP.get(function, f"hip{function.removeprefix('cu').removesuffix('_v2')}")
 

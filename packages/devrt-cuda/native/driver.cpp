@@ -15,6 +15,8 @@ constexpr unsigned kMemoryType = 2;     // an attribute of a pointer
 constexpr int kHost = 1;                // its value
 constexpr unsigned kDevice = 2;         // another
 constexpr unsigned kDeviceOrdinal = 9;  // an attribute
+constexpr unsigned kRangeBegin = 11;    // another
+constexpr unsigned kRangeBytes = 12;    // another
 
 using GetProcAddress = Result (*)(const char* name, void** function, int version,
                                   std::uint64_t flags, int* found);
@@ -65,7 +67,6 @@ class CudaDriver final : public Driver {
                   .warp_size = 10,
                   .major = 75,
                   .minor = 76,
-                  .integrated = 18,
                   .managed_memory = 83,
                   .concurrent_managed = 89,
                   .memory_pools = 115,
@@ -139,6 +140,14 @@ class CudaDriver final : public Driver {
     const Result result = pointer_attributes_(2, attributes, values, data);
     return result == kSuccess && type == kDevice ? ordinal : -1;
   }
+  native::AddressRange range_at(const void* data) const noexcept override {
+    // Not cuMemGetAddressRange: of reserved addresses it knows the piece that is mapped at one.
+    unsigned attributes[] = {kRangeBegin, kRangeBytes};
+    native::AddressRange range;
+    void* values[] = {&range.begin, &range.bytes};
+    const Result result = pointer_attributes_(2, attributes, values, data);
+    return result == kSuccess ? range : native::AddressRange();
+  }
   std::string architecture(int major, int minor, const std::string&) const override {
     return "sm_" + std::to_string(major) + std::to_string(minor);
   }
@@ -155,7 +164,6 @@ class CudaDriver final : public Driver {
     from.get(call.device_uuid, "cuDeviceGetUuid");
     from.get(call.device_attribute, "cuDeviceGetAttribute");
     from.get(call.device_pci_bus_id, "cuDeviceGetPCIBusId");
-    from.get(call.device_p2p_attribute, "cuDeviceGetP2PAttribute");
     from.get(call.device_total_memory, "cuDeviceTotalMem");
     from.get(call.device_can_access_peer, "cuDeviceCanAccessPeer");
     from.get(call.device_default_pool, "cuDeviceGetDefaultMemPool");
@@ -164,7 +172,6 @@ class CudaDriver final : public Driver {
     from.get(set_current_, "cuCtxSetCurrent");
     from.get(get_current_, "cuCtxGetCurrent");
     from.get(call.synchronize, "cuCtxSynchronize");
-    from.get(call.stream_priority_range, "cuCtxGetStreamPriorityRange");
     from.get(enable_peer_, "cuCtxEnablePeerAccess");
   }
 
@@ -174,20 +181,15 @@ class CudaDriver final : public Driver {
     from.get(call.free, "cuMemFree");
     from.get(call.allocate_from_pool, "cuMemAllocFromPoolAsync");
     from.get(call.free_async, "cuMemFreeAsync");
-    from.get(call.pool_create, "cuMemPoolCreate");
-    from.get(call.pool_destroy, "cuMemPoolDestroy");
     from.get(call.pool_set_attribute, "cuMemPoolSetAttribute");
     from.get(call.pool_get_attribute, "cuMemPoolGetAttribute");
     from.get(call.pool_set_access, "cuMemPoolSetAccess");
     from.get(call.pool_trim, "cuMemPoolTrimTo");
     from.get(call.host_allocate, "cuMemHostAlloc");
     from.get(call.host_free, "cuMemFreeHost");
-    from.get(call.host_register, "cuMemHostRegister");
-    from.get(call.host_unregister, "cuMemHostUnregister");
     from.get(call.host_device_pointer, "cuMemHostGetDevicePointer");
     from.get(call.allocate_managed, "cuMemAllocManaged");
     from.get(pointer_attributes_, "cuPointerGetAttributes");
-    from.get(call.ipc_handle, "cuIpcGetMemHandle");
   }
 
   void fill_work(Loader& from) {
@@ -209,7 +211,6 @@ class CudaDriver final : public Driver {
     from.get(call.event_record, "cuEventRecord");
     from.get(call.event_query, "cuEventQuery");
     from.get(call.event_synchronize, "cuEventSynchronize");
-    from.get(call.event_elapsed_time, "cuEventElapsedTime");
     from.get(call.module_load, "cuModuleLoadDataEx");
     from.get(call.module_unload, "cuModuleUnload");
     from.get(call.module_function, "cuModuleGetFunction");

@@ -51,5 +51,6 @@ std::span<const Model> models() { return kModels; }
 
 std::string_view platform_name() { return "cuda"; }
 void choose_device(Machine& machine, int device) { machine.use(device); }
+int chosen_device(Machine& machine) { return machine.current_device(); }
 
 }  // namespace devrt::gpu_simulator

@@ -147,13 +147,6 @@ Result cuDeviceGetPCIBusId(char* id, int length, int device) {
     std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0", device + 1);
   });
 }
-Result cuDeviceGetP2PAttribute(int* value, int number, int device, int peer) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    need(number >= 1 && number <= 4 && device != peer);
-    const bool linked = m.are_linked(device, peer);
-    *value = number == 1 ? !linked : linked;  // the first is a rank: 0 is the best
-  });
-}
 Result cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.check_device(device);
@@ -175,21 +168,11 @@ Result cuCtxSetCurrent(Handle context) {
 Result cuCtxGetCurrent(Handle* context) {
   return call(__func__, [&](Machine& m, const Call&) { *context = m.current(); });
 }
-Result cuCtxGetDevice(int* device) {
-  return call(__func__, [&](Machine& m, const Call&) { *device = m.current_device(); });
-}
 Result cuCtxSynchronize() {
   return call(__func__, [&](Machine& m, const Call&) { m.synchronize_device(); });
 }
 Result cuCtxEnablePeerAccess(Handle peer, unsigned) {
   return call(__func__, [&](Machine& m, const Call&) { m.enable_peer(m.device_of(peer)); });
-}
-Result cuCtxGetStreamPriorityRange(int* least, int* greatest) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    m.current_device();
-    *least = 0;
-    *greatest = -5;
-  });
 }
 
 // -- memory
@@ -240,16 +223,6 @@ Result cuPointerGetAttributes(unsigned count, int* attributes, void** data, Poin
       get_attribute(facts, attributes[i], address, data[i]);
     }
   });
-}
-Result cuPointerGetAttribute(void* data, int attribute, Pointer address) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    const PointerFacts facts = m.pointer(address);
-    need(facts.allocation != nullptr);
-    get_attribute(facts, attribute, address, data);
-  });
-}
-Result cuIpcGetMemHandle(void*, Pointer) {
-  return call(__func__, [](Machine&, const Call&) { throw Failure{Code::kNotSupported}; });
 }
 
 }  // extern "C"

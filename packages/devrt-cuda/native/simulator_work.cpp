@@ -43,12 +43,6 @@ extern "C" {
 Result cuDeviceGetDefaultMemPool(Handle* pool, int device) {
   return call(__func__, [&](Machine& m, const Call&) { *pool = m.default_pool(device); });
 }
-Result cuMemPoolCreate(Handle* pool, const PoolProperties* properties) {
-  return call(__func__, [&](Machine& m, const Call&) { *pool = make_pool(m, *properties); });
-}
-Result cuMemPoolDestroy(Handle pool) {
-  return call(__func__, [&](Machine& m, const Call&) { m.destroy_pool(pool); });
-}
 Result cuMemPoolSetAttribute(Handle handle, int attribute, void* value) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.with_pool(handle, [&](Pool& pool) { set_attribute(pool, attribute, value); });
@@ -113,13 +107,6 @@ Result cuLaunchHostFunc(Handle stream, void (*function)(void*), void* data) {
   return call(__func__, [&](Machine& m, const Call& c) {
     need(function != nullptr);
     m.call_host(c, stream, false, [=](Code) { function(data); });
-  });
-}
-Result cuStreamAddCallback(Handle stream, void (*function)(Handle, Result, void*), void* data,
-                           unsigned) {
-  return call(__func__, [&](Machine& m, const Call& c) {
-    need(function != nullptr);
-    m.call_host(c, stream, true, [=](Code error) { function(stream, number(error), data); });
   });
 }
 

@@ -1,10 +1,12 @@
 """What the tests on simulated devices share; each module has the fixture ``devices``."""
 
+import importlib.util
 from pathlib import Path
 
 import pytest
 
 import devrt
+from devrt.native.gpu_simulation import simulator_library
 from gpu_library import Driver
 from gpu_vendors import VENDORS
 from support import shared_library
@@ -15,6 +17,17 @@ def vendor(request):
     """Return each vendor whose package is installed."""
     pytest.importorskip(f"devrt_{request.param.platform}")
     return request.param
+
+
+@pytest.fixture(scope="session", autouse=True)
+def machines():
+    """Have the process simulate as many devices as any test takes: its first client decides."""
+    for vendor in VENDORS:
+        package = importlib.util.find_spec(f"devrt_{vendor.platform}")
+        for folder in package.submodule_search_locations if package else ():
+            path = Path(folder, f"libdevrt_{vendor.platform}_simulator.so")
+            if path.exists():
+                simulator_library(str(path), vendor.platform, 4)
 
 
 @pytest.fixture(scope="session")

@@ -190,9 +190,9 @@ except devrt.errors.InvalidArgumentError as error:
 )
 
 
-def test_a_group_is_of_this_process():
+def test_a_group_with_devices_of_other_processes_needs_a_job():
     ran = python(NODES, options=("-W", "ignore"), DEVRT_CUDA_MOCK="2x4")
-    assert "made of devices of this client" in ran.stdout
+    assert "the client was made without a job" in ran.stdout
 
 
 FORKED = (

@@ -313,7 +313,7 @@ def test_an_old_library_and_one_that_lacks_functions_are_refused(devices, tmp_pa
     for version, words in [
         (2708, r"version 2\.7\.8, and 2\.10 is the least"),
         (20902, r"version 2\.9\.2"),
-        (22703, "lacks acclGetErrorString, acclCommInitAll, acclCommDestroy"),
+        (22703, "lacks acclGetErrorString, acclCommInitAll, acclGetUniqueId"),
     ]:
         with pytest.raises(DevrtError, match=words) as error:
             _ext._connect(devices, str(stand_in(tmp_path, version)), "accl")

@@ -319,6 +319,31 @@ def test_an_interface_that_is_wrong_is_refused(driver, devices):
             devrt.device_put(foreign, devices[0])
 
 
+@pytest.mark.parametrize("may_alias", [True, None])
+@pytest.mark.parametrize(
+    ("change", "reach"),
+    [
+        ({"shape": (5,)}, "0 to 20"),
+        ({"shape": (1 << 20,)}, f"0 to {4 << 20}"),
+        ({"strides": (8,)}, "0 to 28"),
+        ({"strides": (-4,)}, "-12 to 4"),
+        ({"shape": (2, 2), "strides": (-4, 8)}, "-4 to 12"),
+        ({"strides": (1 << 62,)}, f"0 to {(1 << 63) - 1}"),
+        ({"strides": (-(1 << 63),)}, f"-{(1 << 63) - 1} to 4"),
+    ],
+)
+def test_an_interface_that_reaches_out_of_its_memory_is_refused(
+    driver, devices, change, reach, may_alias
+):
+    foreign = ByInterface(Stream(driver), 4)
+    shown = {"shape": (4,), **change}
+    foreign.interface = lambda: Foreign.interface(foreign, **shown)
+    says = rf"bytes {reach} from .*on cuda:0, has bytes 0 to 16[.]"
+    with pytest.raises(InvalidArgumentError, match=says):
+        devrt.device_put(foreign, devices[0], may_alias=may_alias)
+    assert driver.reports() == []
+
+
 @pytest.mark.parametrize("is_null", [True, False])
 def test_an_interface_with_an_address_of_no_device_is_refused_as_that(devices, is_null):
     of_host = np.zeros(4)

@@ -129,6 +129,10 @@ BAD_SIZES = {
     "no block": ({"grid": 0}, "grid must have sizes from 1"),
     "four": ({"grid": (1, 1, 1, 1)}, "one to three sizes"),
     "words": ({"grid": "many"}, "grid must hold integers"),
+    "fraction": ({"grid": 1.5}, "grid must hold integers .*not a value of type float"),
+    "wide": ({"grid": 1 << 64}, "grid must hold integers of at most 64 bits[.]"),
+    "set": ({"grid": {1, 2}}, "grid must be an int or a sequence of ints, not of type set"),
+    "dict": ({"block": {1: 2}}, "block must be an int or a sequence of ints, not of type dict"),
     "grid.y": ({"grid": (1, 70000)}, "grid.y is 70000.*at most 65535"),
     "block.x": ({"block": 2048}, "block.x is 2048.*at most 1024"),
     "threads": ({"block": (512, 4)}, "threads of a block is 2048.*at most 1024"),
@@ -149,17 +153,29 @@ def test_a_launch_out_of_range_is_refused_before_the_driver(vendor, driver, devi
     assert driver.calls("cuLaunchKernel") == launches
 
 
+@pytest.mark.parametrize("case", ["words", "fraction", "set", "dict"])
+def test_sizes_of_another_type_are_a_type_error(devices, module, case):
+    x = put(1, devices[0])
+    with pytest.raises(InvalidTypeError):
+        module["add"](x, x, OUT, ONE, **SIZES | BAD_SIZES[case][0])
+
+
 def of_elsewhere(devices):
     return {
         "number": ([3], InvalidTypeError, r"argument 3 is of type int.*numpy\.int32"),
         "wide": ([np.int64(3)], InvalidArgumentError, "argument 3 has 8 bytes, .* parameter 4"),
+        "bytes": ([np.bytes_(b"1234")], InvalidTypeError, "argument 3 is of type bytes_"),
+        "date": ([np.datetime64(1, "s")], InvalidTypeError, "argument 3 is of type datetime64"),
+        "void": ([np.void(b"1234")], InvalidTypeError, "argument 3 is of type void"),
         "host array": ([np.ones(3)], InvalidTypeError, "argument 3 is of type ndarray"),
         "few": ([], InvalidArgumentError, "takes 4 parameters, and 3 are given"),
         "many": ([ONE, ONE], InvalidArgumentError, "takes 4 parameters, and 5 are given"),
     }
 
 
-@pytest.mark.parametrize("case", ["number", "wide", "host array", "few", "many"])
+@pytest.mark.parametrize(
+    "case", ["number", "wide", "bytes", "date", "void", "host array", "few", "many"]
+)
 def test_numbers_have_the_type_of_the_parameter(vendor, driver, devices, module, case):
     if not vendor.has_sizes and case in {"wide", "few", "many"}:
         pytest.skip("HIP does not tell what parameters a kernel has")

@@ -53,6 +53,7 @@ def seen(tmp_path, monkeypatch):
 
 
 def test_processes_see_each_others_gpus(seen):
+    assert len(seen) == 2
     for whole, some, other in seen:
         assert [row[:3] for row in whole] == [[n, n // 3, n % 3] for n in range(6)]
         assert len({row[3] for row in whole}) == 1

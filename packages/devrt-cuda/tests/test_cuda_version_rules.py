@@ -7,6 +7,7 @@ import functools
 import importlib
 
 import pytest
+from packaging.requirements import Requirement
 
 from devrt.errors import BackendUnavailableError, DevrtWarning
 from devrt_cuda import _known_conflicts, _versions
@@ -115,15 +116,15 @@ def test_each_row_can_be_passed_over(report, name, monkeypatch):
 
 
 def test_the_oldest_are_those_that_the_extra_requires():
-    required = dict(
-        (part.strip() for part in line.partition(";")[0].split(">=", 1))
-        for line in importlib.metadata.requires("devrt-cuda")
-        if 'extra == "xla"' in line and ">=" in line
-    )
-    for row in _versions.LIBRARIES:
-        if row.wheel in required:
-            parts = required[row.wheel].split(",")[0].split(".")
-            assert tuple(map(int, parts[:2])) == row.oldest, row.name
+    oldest = {
+        required.name: tuple(map(int, bound.version.split(".")[:2]))
+        for required in map(Requirement, importlib.metadata.requires("devrt-cuda"))
+        if required.marker and required.marker.evaluate({"extra": "xla"})
+        for bound in required.specifier
+        if bound.operator == ">="
+    }
+    rows = {row.wheel: row.oldest for row in _versions.LIBRARIES if row.wheel}
+    assert rows == {wheel: oldest.get(wheel) for wheel in rows}
 
 
 # -- known conflicts ------------------------------------------------------------------------------

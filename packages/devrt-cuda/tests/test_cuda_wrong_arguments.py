@@ -4,7 +4,13 @@ import numpy as np
 import pytest
 
 import devrt
-from devrt.errors import BackendUnavailableError, DevrtError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import (
+    BackendUnavailableError,
+    DevrtError,
+    InvalidArgumentError,
+    InvalidTypeError,
+    OutOfMemoryError,
+)
 from devrt.runtime import default_runtime
 from gpu_library import simulated_platform
 from support import python
@@ -188,3 +194,37 @@ def test_a_stream_that_is_none_is_refused(own_device, more):
     array = devrt.device_put(np.arange(4.0), own_device)
     with pytest.raises((InvalidArgumentError, InvalidTypeError), match="stream"):
         devrt.device_put(Shown(array, **more), own_device)
+
+
+@pytest.mark.parametrize("number", [3, 12345678, 1 << 40])
+def test_a_number_that_is_no_streams_handle_is_named(own_device, number):
+    array = devrt.device_put(np.arange(4.0), own_device)
+    with pytest.raises(InvalidArgumentError, match=f"The stream {number} .*none of cuda:0's"):
+        devrt.device_put(Shown(array, stream=number), own_device)
+
+
+@pytest.mark.parametrize("kind", ["device", "pinned_host"])
+def test_a_full_memory_is_named(own_device, kind):
+    huge = np.broadcast_to(np.float32(1), (1 << 40,))
+    with pytest.raises(OutOfMemoryError, match=f"It is the {kind} memory of cuda:0"):
+        devrt.device_put(huge, own_device.memory(kind))
+
+
+def test_a_collectives_donate_is_true_or_false(group, devices):
+    with pytest.raises(InvalidTypeError, match="donate must be True or False"):
+        group.all_reduce(put(devices), donate="x")
+
+
+def test_operands_of_two_clients_are_named_as_that(devices, own_device):
+    x, y = (devrt.device_put(np.ones(4, np.float32), each) for each in (devices[0], own_device))
+    says = "two clients: .*cuda:0 of one client, and .*cuda:0 of another.*of the other client"
+    with pytest.raises(InvalidArgumentError, match=says):
+        x + y
+    assert np.asarray(devrt.device_put(x, own_device) + y).tolist() == [2] * 4
+
+
+@pytest.mark.parametrize("more", [{"donate": 5}, {"may_alias": "x"}])
+@pytest.mark.parametrize("make", [np.ones, lambda count: [np.ones(count)]])
+def test_a_puts_flags_are_true_or_false(own_device, make, more):
+    with pytest.raises(InvalidTypeError, match=r"takes True or False for (donate|may_alias), not"):
+        devrt.device_put(make(4), own_device, **more)

@@ -24,7 +24,7 @@ WRONG_TYPES = {
 WRONG_VALUES = {
     "allocator": ["", "vmm", 1, []],
     "collective_memory_size": [-1],
-    "memory_fraction": [0, -1, float("nan"), float("inf"), 10**400],
+    "memory_fraction": [0, -1, float("nan"), float("inf"), 10**400, 1.5, 1e9, 1e-300],
     "mock_gpu_topology": [0, "0", "2x", True, []],
     "node_id": [-1, 1, 2**40, 2**70],
     "num_nodes": [0, -1, 2**40],
@@ -156,3 +156,18 @@ def test_a_child_that_is_forked_has_no_driver_and_says_so():
         client().close()
     """
     python(code, clean=("DEVRT_", "JAX_"))
+
+
+@pytest.mark.parametrize("fraction", ["1.5", "1e-300"])
+def test_a_fraction_of_the_environment_is_refused_as_its_own_words_say(fraction, monkeypatch):
+    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", fraction)
+    says = f"memory_fraction must be at least 1e-09 and at most 1, .*, not {float(fraction)}[.]"
+    with pytest.raises(InvalidArgumentError, match=says):
+        client()
+
+
+@pytest.mark.parametrize("node", [2, -1])
+def test_a_node_that_is_not_there_is_refused_before_the_simulated_devices_are_counted(node):
+    says = f"node_id must be at least 0 and below num_nodes, 2, not {node}"
+    with pytest.raises(InvalidArgumentError, match=says):
+        client(mock_gpu_topology="2x512", node_id=node)

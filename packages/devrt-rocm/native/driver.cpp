@@ -38,7 +38,6 @@ class HipDriver final : public Driver {
                   .warp_size = 87,
                   .major = 23,
                   .minor = 61,
-                  .integrated = 16,
                   .managed_memory = 24,
                   .concurrent_managed = 9,
                   .memory_pools = 88,
@@ -59,6 +58,7 @@ class HipDriver final : public Driver {
     from.get(last_error_, "hipGetLastError");
     // Needed for arrays whose interface does not say which device they are on.
     from.get_optional(pointer_attribute_, "hipPointerGetAttribute");
+    from.get_optional(address_range_, "hipMemGetAddressRange");
     if (!launch_host_) from.get(add_callback_, "hipStreamAddCallback");
     from.finish(*this, kFloor, "HIP 5.2", "Install a later ROCm: https://rocm.docs.amd.com");
   }
@@ -125,6 +125,15 @@ class HipDriver final : public Driver {
                            : kNoDevice;
     return result == kSuccess ? ordinal : -1;
   }
+  native::AddressRange range_at(const void* data) const noexcept override {
+    // The attribute of pointers has 32 bits for it.
+    void* begin = nullptr;
+    std::size_t bytes = 0;
+    const Result result =
+        address_range_ ? address_range_(&begin, &bytes, const_cast<void*>(data)) : kNoDevice;
+    if (result != kSuccess) return {};
+    return {reinterpret_cast<std::uintptr_t>(begin), bytes};
+  }
   std::string architecture(int, int, const std::string& pci) const override;
 
  private:
@@ -145,14 +154,12 @@ class HipDriver final : public Driver {
     from.get(call.device_uuid, "hipDeviceGetUuid");
     from.get(call.device_attribute, "hipDeviceGetAttribute");
     from.get(call.device_pci_bus_id, "hipDeviceGetPCIBusId");
-    from.get(call.device_p2p_attribute, "hipDeviceGetP2PAttribute");
     from.get(call.device_total_memory, "hipDeviceTotalMem");
     from.get(call.device_can_access_peer, "hipDeviceCanAccessPeer");
     from.get(call.device_default_pool, "hipDeviceGetDefaultMemPool");
     from.get(set_device_, "hipSetDevice");
     from.get(get_device_, "hipGetDevice");
     from.get(call.synchronize, "hipDeviceSynchronize");
-    from.get(call.stream_priority_range, "hipDeviceGetStreamPriorityRange");
     from.get(enable_peer_, "hipDeviceEnablePeerAccess");
   }
 
@@ -162,19 +169,14 @@ class HipDriver final : public Driver {
     from.get(call.free, "hipFree");
     from.get(call.allocate_from_pool, "hipMallocFromPoolAsync");
     from.get(call.free_async, "hipFreeAsync");
-    from.get(call.pool_create, "hipMemPoolCreate");
-    from.get(call.pool_destroy, "hipMemPoolDestroy");
     from.get(call.pool_set_attribute, "hipMemPoolSetAttribute");
     from.get(call.pool_get_attribute, "hipMemPoolGetAttribute");
     from.get(call.pool_set_access, "hipMemPoolSetAccess");
     from.get(call.pool_trim, "hipMemPoolTrimTo");
     from.get(call.host_allocate, "hipHostMalloc");
     from.get(call.host_free, "hipHostFree");
-    from.get(call.host_register, "hipHostRegister");
-    from.get(call.host_unregister, "hipHostUnregister");
     from.get(call.host_device_pointer, "hipHostGetDevicePointer");
     from.get(call.allocate_managed, "hipMallocManaged");
-    from.get(call.ipc_handle, "hipIpcGetMemHandle");
   }
 
   void fill_work(Loader& from) {
@@ -195,7 +197,6 @@ class HipDriver final : public Driver {
     from.get(call.event_record, "hipEventRecord");
     from.get(call.event_query, "hipEventQuery");
     from.get(call.event_synchronize, "hipEventSynchronize");
-    from.get(call.event_elapsed_time, "hipEventElapsedTime");
     from.get(call.module_load, "hipModuleLoadDataEx");
     from.get(call.module_unload, "hipModuleUnload");
     from.get(call.module_function, "hipModuleGetFunction");
@@ -215,6 +216,7 @@ class HipDriver final : public Driver {
                      StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
   Result (*pointer_attribute_)(void*, int, void*) = nullptr;
+  Result (*address_range_)(void**, std::size_t*, void*) = nullptr;
   Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t, int) = nullptr;
   Result (*add_callback_)(StreamHandle*, void (*)(StreamHandle*, Result, void*), void*,
                           unsigned) = nullptr;

@@ -44,5 +44,6 @@ void choose_device(Machine& machine, int device) {
   machine.use(device);
   devrt_rocm::chosen_device() = device;
 }
+int chosen_device(Machine&) { return devrt_rocm::chosen_device(); }
 
 }  // namespace devrt::gpu_simulator

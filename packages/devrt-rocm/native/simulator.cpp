@@ -108,7 +108,6 @@ Result hipDriverGetVersion(int* version) {
   }));
 }
 Result hipGetLastError() { return std::exchange(last_error(), 0); }
-Result hipRuntimeGetVersion(int* version) { return hipDriverGetVersion(version); }
 
 // -- devices
 
@@ -147,13 +146,6 @@ Result hipDeviceGetPCIBusId(char* id, int length, int device) {
     std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
   });
 }
-Result hipDeviceGetP2PAttribute(int* value, int number, int device, int peer) {
-  return call_any(__func__, [&](Machine& m, const Call&) {
-    need(number >= 0 && number <= 3 && device != peer);
-    const bool linked = m.are_linked(device, peer);
-    *value = number == 0 ? !linked : linked;  // the first is a rank: 0 is the best
-  });
-}
 Result hipDeviceTotalMem(std::size_t* bytes, int device) {
   return call_any(__func__, [&](Machine& m, const Call&) {
     m.check_device(device);
@@ -162,12 +154,6 @@ Result hipDeviceTotalMem(std::size_t* bytes, int device) {
 }
 Result hipDeviceCanAccessPeer(int* can, int device, int peer) {
   return call_any(__func__, [&](Machine& m, const Call&) { *can = m.are_linked(device, peer); });
-}
-Result hipDevicePrimaryCtxRetain(Handle* context, int device) {
-  return call_any(__func__, [&](Machine& m, const Call&) { *context = m.retain(device); });
-}
-Result hipDevicePrimaryCtxRelease(int device) {
-  return call_any(__func__, [&](Machine& m, const Call& c) { m.release(c, device); });
 }
 Result hipSetDevice(int device) {
   return call_any(__func__, [&](Machine& m, const Call&) {
@@ -185,12 +171,6 @@ Result hipDeviceEnablePeerAccess(int peer, unsigned) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.check_device(peer);
     m.enable_peer(peer);
-  });
-}
-Result hipDeviceGetStreamPriorityRange(int* least, int* greatest) {
-  return call(__func__, [&](Machine&, const Call&) {
-    *least = 1;
-    *greatest = -1;
   });
 }
 
@@ -220,13 +200,6 @@ Result hipFree(void* data) {
 Result hipHostFree(void* data) {
   return call(__func__, [&](Machine& m, const Call& c) { m.free_host(c, address(data)); });
 }
-Result hipHostRegister(void* data, std::size_t bytes, unsigned) {
-  return call(__func__,
-              [&](Machine& m, const Call& c) { m.register_host(c, address(data), bytes); });
-}
-Result hipHostUnregister(void* data) {
-  return call(__func__, [&](Machine& m, const Call& c) { m.unregister_host(c, address(data)); });
-}
 Result hipHostGetDevicePointer(void** device, void* host, unsigned) {
   return call(__func__, [&](Machine& m, const Call&) {
     need(m.pointer(address(host)).allocation != nullptr);
@@ -247,14 +220,6 @@ Result hipPointerGetAttributes(PointerAttributes* attributes, void* data) {
     attributes->is_managed = is_managed;
   });
 }
-Result hipDrvPointerGetAttributes(unsigned count, int* attributes, void** values, void* data) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    const PointerFacts facts = m.pointer(address(data));
-    for (unsigned i = 0; i < count; ++i) {
-      get_attribute(facts, attributes[i], address(data), values[i]);
-    }
-  });
-}
 Result hipPointerGetAttribute(void* value, int attribute, void* data) {
   return call(__func__, [&](Machine& m, const Call&) {
     const PointerFacts facts = m.pointer(address(data));
@@ -262,8 +227,13 @@ Result hipPointerGetAttribute(void* value, int attribute, void* data) {
     get_attribute(facts, attribute, address(data), value);
   });
 }
-Result hipIpcGetMemHandle(void*, void*) {
-  return call(__func__, [](Machine&, const Call&) { throw Failure{Code::kNotSupported}; });
+Result hipMemGetAddressRange(void** begin, std::size_t* bytes, void* data) {
+  return call(__func__, [&](Machine& m, const Call&) {
+    const PointerFacts facts = m.pointer(address(data));
+    need(facts.allocation != nullptr);
+    *begin = reinterpret_cast<void*>(facts.allocation->begin);
+    *bytes = facts.allocation->bytes;
+  });
 }
 
 }  // extern "C"

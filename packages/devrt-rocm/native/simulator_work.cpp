@@ -11,12 +11,6 @@ extern "C" {
 Result hipDeviceGetDefaultMemPool(Handle* pool, int device) {
   return call_any(__func__, [&](Machine& m, const Call&) { *pool = m.default_pool(device); });
 }
-Result hipMemPoolCreate(Handle* pool, const PoolProperties* properties) {
-  return call(__func__, [&](Machine& m, const Call&) { *pool = make_pool(m, *properties); });
-}
-Result hipMemPoolDestroy(Handle pool) {
-  return call(__func__, [&](Machine& m, const Call&) { m.destroy_pool(pool); });
-}
 Result hipMemPoolSetAttribute(Handle handle, int attribute, void* value) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.with_pool(handle, [&](Pool& pool) { set_attribute(pool, attribute, value); });
@@ -41,11 +35,6 @@ Result hipMallocFromPoolAsync(void** data, std::size_t bytes, Handle pool, Handl
   return call(__func__, [&](Machine& m, const Call& c) {
     need(pool != 0);
     *data = reinterpret_cast<void*>(m.allocate_async(c, pool, bytes, stream));
-  });
-}
-Result hipMallocAsync(void** data, std::size_t bytes, Handle stream) {
-  return call(__func__, [&](Machine& m, const Call& c) {
-    *data = reinterpret_cast<void*>(m.allocate_async(c, 0, bytes, stream));
   });
 }
 Result hipFreeAsync(void* data, Handle stream) {
@@ -108,10 +97,6 @@ Result hipEventQuery(Handle event) {
 }
 Result hipEventSynchronize(Handle event) {
   return call(__func__, [&](Machine& m, const Call& c) { m.synchronize_event(c, event); });
-}
-Result hipEventElapsedTime(float* milliseconds, Handle start, Handle end) {
-  return call(__func__,
-              [&](Machine& m, const Call& c) { *milliseconds = m.elapsed_ms(c, start, end); });
 }
 
 // -- copies
@@ -177,9 +162,6 @@ Result hipFuncGetAttribute(int* value, int attribute, Handle function) {
     m.check_function(function);
     *value = function_attribute(attribute);
   });
-}
-Result hipFuncSetAttribute(Handle function, int, int) {
-  return call(__func__, [&](Machine& m, const Call&) { m.check_function(function); });
 }
 Result hipModuleOccupancyMaxPotentialBlockSize(int* grid, int* block, Handle function, std::size_t,
                                                int limit) {

@@ -320,6 +320,7 @@ _BY_REASON: dict[str, type[DevrtError]] = {
     "deleted": DeletedError,
     "closed": ClosedError,
     "forked": ForkedError,
+    "peer": PeerLostError,
     "type": InvalidTypeError,
 }
 
@@ -329,7 +330,7 @@ _LOSS = "raised PeerLostError: "
 
 def _lost_processes(message: str) -> tuple[int, ...]:
     """Return the processes that the text of a loss names: ``Lost: processes 1, 3.``."""
-    words = message.partition(_LOSS)[2].partition("Lost: process")[2].partition(".")[0]
+    words = message.partition("Lost: process")[2].partition(".")[0]
     return tuple(int(word) for word in words.removeprefix("es").split(",") if word.strip())
 
 
@@ -343,7 +344,8 @@ def from_status(code: int, message: str, /, *, reason: str = "", **data: Any) ->
     message
         The text of the error.
     reason
-        A finer cause within the code: ``"deleted"``, ``"closed"``, ``"type"``, or empty.
+        A finer cause within the code: ``"deleted"``, ``"closed"``, ``"forked"``, ``"peer"``,
+        ``"type"``, or empty.
     **data
         Attributes of the error; empty strings are left out.
 
@@ -356,5 +358,7 @@ def from_status(code: int, message: str, /, *, reason: str = "", **data: Any) ->
     status = StatusCode(code) if known else StatusCode.UNKNOWN
     cls = _BY_REASON.get(reason) or _BY_CODE.get(status, DevrtError)
     if _LOSS in message:  # a function of Python raised it in a program, of which this is the text
-        cls, data["processes"] = PeerLostError, _lost_processes(message)
+        cls = PeerLostError
+    if cls is PeerLostError:
+        data["processes"] = _lost_processes(message)
     return cls(message, code=status, **{k: v for k, v in data.items() if v != ""})

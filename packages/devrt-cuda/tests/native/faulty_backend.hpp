@@ -112,6 +112,9 @@ class FaultyBackend final : public DeviceBackend {
   std::optional<std::size_t> device_at(const void* address) const noexcept override {
     return backend_->device_at(address);
   }
+  AddressRange range_at(const void* address) const noexcept override {
+    return backend_->range_at(address);
+  }
 
  private:
   const std::shared_ptr<DeviceBackend> backend_;

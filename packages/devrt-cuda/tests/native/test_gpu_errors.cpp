@@ -103,6 +103,12 @@ TEST_CASE(gpu_launches_that_cannot_be) {
   check_no_reports();
 }
 
+TEST_CASE(gpu_errors_after_which_a_device_takes_no_more_work) {
+  for (const Result lost : {700, 702, 710, 714, 715, 716, 717, 718, 719}) CHECK(is_lost(lost));
+  // Too many peers, and memory that is page-locked already or is not: refused, and no more.
+  for (const Result refused : {0, 2, 704, 709, 711, 712, 713, 720}) CHECK(!is_lost(refused));
+}
+
 TEST_CASE(gpu_memory_and_devices_that_are_gone) {
   const auto client = client_on("devices=2 memory=67108864");
   const std::vector<float> values = counting(1000);

@@ -107,7 +107,9 @@ def device_put(
     kind = TARGET_KINDS.get(type(device))
     # The common case, first.
     if kind == "device" and type(x) in HOST_LEAVES and not (progress or Config.guards_are_set):
-        semantics = ALIAS if may_alias else COPY
+        semantics = COPY
+        if donate or may_alias:
+            semantics = _semantics(donate, may_alias)
         try:
             return Array((device.client.buffer_from_pyval(x, device, False, semantics),))
         except DevrtError as error:
@@ -131,10 +133,11 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
         from devrt.arrays.constrain import put_traced  # not at the top: few programs need it
 
         return put_traced(x, target)
+    semantics = _semantics(donate, may_alias)
     try:
         if type(x) is Array:
             return put_array(x, target, kind, src, donate, may_alias)
-        made = put_host(x, target, kind, ALIAS if may_alias else COPY)
+        made = put_host(x, target, kind, semantics)
         return weakened(made) if type(x) in WEAK else made
     except DevrtError as error:
         if (refusal := not_addressable(error, target, kind, "device_put")) is None:
@@ -149,6 +152,15 @@ def _put_leaf(x: Any, target: Any, src: Any, donate: bool, may_alias: bool | Non
         if not isinstance(error, TypeError | ValueError):
             raise
         raise no_array(x, error) from error
+
+
+def _semantics(donate: Any, may_alias: Any) -> int:
+    """Return how a host value is taken; refuse what is neither true nor false."""
+    for name, given in (("donate", donate), ("may_alias", may_alias)):
+        if given is not None and type(given).__name__ not in ("bool", "bool_"):
+            msg = f"device_put takes True or False for {name}, not {given!r}."
+            raise InvalidTypeError(msg, operation="device_put")
+    return ALIAS if may_alias else COPY
 
 
 @names_plugins

@@ -339,20 +339,30 @@ class Client(BatchedTransfers, metaclass=Contract):
         """
         _unimplemented(self, "register_custom_call", "it takes no custom calls")
 
-    def collectives(self, devices: Sequence[Device] | None = None) -> Collectives:
-        """Return the group of some devices of this process.
+    def collectives(
+        self, devices: Sequence[Device] | None = None, *, timeout: float = 300.0
+    ) -> Collectives:
+        """Return the group of some devices.
+
+        Devices may be of other processes of the job. Then each of these calls this with the same
+        list, which connects them anew each time, and waits for the others.
 
         Parameters
         ----------
         devices
             The device of each rank; all of this process when omitted.
+        timeout
+            Seconds to wait for the other processes.
 
         Raises
         ------
         UnimplementedError
             If the client has no collectives outside programs.
         InvalidArgumentError
-            If a device is not of this client, or is given twice.
+            If a device is not of this client, or is given twice, or none is of this process; if
+            some are of other processes, and the client was made without a job.
+        DeadlineExceededError, PeerLostError
+            If a process does not come, or is lost.
         BackendUnavailableError
             If the library that makes them is not there; the message says what to install.
         """

@@ -1,4 +1,4 @@
-"""Collectives between the GPUs of a process: ``client.collectives()``.
+"""Collectives between GPUs, of a process or of several: ``client.collectives()``.
 
 The native half, which orders them and sees to their ends, is ``src/client/collectives.cpp`` and
 ``src/gpu/communicator.cpp``.
@@ -25,6 +25,7 @@ from devrt.errors import (
 
 if TYPE_CHECKING:
     from devrt.contract import Device
+    from devrt.native.group_span import GroupSpan
     from devrt.native.wheel_libraries import VendorLibrary
 
 __all__ = ["CollectiveLibrary", "DeviceCollectives"]
@@ -53,6 +54,9 @@ class DeviceCollectives(Collectives):
     array that has a shard on each of the devices, and return arrays of one device. The caller waits
     for nothing: a collective begins behind what fills its arguments.
 
+    Where devices are of other processes, these give and get the arrays of their own devices, and
+    make the same calls in the same order.
+
     Attributes
     ----------
     devices : tuple of Device
@@ -61,9 +65,14 @@ class DeviceCollectives(Collectives):
         Of the vendor's library.
     """
 
-    def __init__(self, group: Any, devices: Sequence[Device]) -> None:
+    def __init__(
+        self, group: Any, devices: Sequence[Device], span: GroupSpan | None = None
+    ) -> None:
         self._group = group
+        self._span = span
         self.devices = tuple(devices)
+        self._ranks = tuple(range(len(devices))) if span is None else span.ranks
+        self._local = tuple(self.devices[rank] for rank in self._ranks)
 
     @property
     def size(self) -> int:
@@ -72,8 +81,8 @@ class DeviceCollectives(Collectives):
 
     @property
     def ranks(self) -> tuple[int, ...]:
-        """All of them: a process has every device of its groups."""
-        return tuple(range(self.size))
+        """Those of this process's devices."""
+        return self._ranks
 
     @property
     def version(self) -> str:
@@ -125,10 +134,17 @@ class DeviceCollectives(Collectives):
         root = _whole(root, "broadcast")
         self._check_ranks((root,), "broadcast")
         buffers = self._buffers(values, "broadcast", allows_none=True)
-        if buffers[root] is None:
-            msg = f"broadcast failed: rank {root}, whose array it is, gives none."
-            raise InvalidArgumentError(msg, operation="broadcast")
-        return self._run("broadcast", buffers, buffers[root].shape, root=root)
+        is_here = root in self._ranks
+        shaped = buffers[self._ranks.index(root)] if is_here else next(filter(None, buffers), None)
+        if shaped is None:
+            why = (
+                f"rank {root}, whose array it is, gives none"
+                if is_here
+                else f"rank {root} is of another process, and a rank of this one must give an "
+                "array of its shape and dtype"
+            )
+            raise InvalidArgumentError(f"broadcast failed: {why}.", operation="broadcast")
+        return self._run("broadcast", buffers, shaped.shape, root=root)
 
     def permute(self, values: Sequence[Any], pairs: Iterable[tuple[int, int]]) -> list[Any]:
         """Send arrays to other ranks; see `devrt.contract.Collectives.permute`."""
@@ -145,7 +161,7 @@ class DeviceCollectives(Collectives):
         """Wait until every rank has come here; see `devrt.contract.Collectives.barrier`."""
         one = np.ones((), np.uint8)
         client: Any = self.devices[0].client
-        for result in self.all_reduce([client.buffer_from_pyval(one, to) for to in self.devices]):
+        for result in self.all_reduce([client.buffer_from_pyval(one, to) for to in self._local]):
             result.block_until_ready()
 
     def __repr__(self) -> str:
@@ -169,6 +185,8 @@ class DeviceCollectives(Collectives):
             msg = f"{kind} failed: {op!r} is no reduction; use one of {', '.join(REDUCTIONS)}."
             raise InvalidArgumentError(msg, operation=kind)
         made = self._group.run(kind, buffers, shape, REDUCTIONS.index(op), root, pairs, donate)
+        if self._span is not None:
+            self._span.watch()
         return [Array((buffer,)) for buffer in made]
 
     def _buffers(self, values: Any, kind: str, *, allows_none: bool = False) -> list[Any]:
@@ -177,26 +195,33 @@ class DeviceCollectives(Collectives):
 
         if isinstance(values, Array):
             by_device = {each.device: each for each in values._buffers}
-            if by_device.keys() != {*self.devices}:
-                listed = ", ".join(str(device) for device in self.devices)
+            if by_device.keys() != {*self._local}:
+                listed = ", ".join(str(device) for device in self._local)
                 msg = (
                     f"{kind} failed: the array must have a shard on each of {listed}, and no other."
                 )
                 raise InvalidArgumentError(msg, operation=kind)
-            values = [by_device[device] for device in self.devices]
+            values = [by_device[device] for device in self._local]
         if not isinstance(values, Iterable):
             msg = f"{kind} failed: it takes a list with an array of each rank, not {values!r}."
             raise InvalidTypeError(msg, operation=kind)
         given = list(values)
-        if len(given) != self.size:
-            msg = f"{kind} failed: {len(given)} arrays are given for the {self.size} ranks."
+        if len(given) != len(self._ranks):
+            whose = "" if self._span is None else " of this process"
+            msg = (
+                f"{kind} failed: {len(given)} arrays are given for the {len(self._ranks)} "
+                f"ranks{whose}."
+            )
             raise InvalidArgumentError(msg, operation=kind)
-        buffers = [_buffer(value, rank, kind, allows_none) for rank, value in enumerate(given)]
+        buffers = [
+            _buffer(value, rank, kind, allows_none)
+            for rank, value in zip(self._ranks, given, strict=True)
+        ]
         self._check_clients(buffers, kind)
         return buffers
 
     def _check_clients(self, buffers: Sequence[Any], kind: str) -> None:
-        for rank, buffer in enumerate(buffers):
+        for rank, buffer in zip(self._ranks, buffers, strict=True):
             if buffer is None or buffer.is_deleted():
                 continue  # what was deleted has no device, and the native half says that
             if buffer.device.client is not self.devices[rank].client:
@@ -239,19 +264,26 @@ def collectives_member(
         The simulator's library, which simulated devices have in place of the vendor's.
     """
 
-    def collectives(self: Any, devices: Sequence[Device] | None = None) -> DeviceCollectives:
+    def collectives(
+        self: Any, devices: Sequence[Device] | None = None, *, timeout: float = 300.0
+    ) -> DeviceCollectives:
         """Return the group of some devices; see `devrt.contract.Client.collectives`."""
         module, _, name = place.partition(":")
         library: CollectiveLibrary = getattr(importlib.import_module(module), name)
         chosen = self.local_devices() if devices is None else _own(self, devices)
         named = library.library.named()
-        is_real = bool(named) or simulated_links(chosen) is None
+        is_real = bool(named) or simulated_links(self.local_devices()) is None
         path = library.library.path("collectives") if is_real else simulator
         native = importlib.import_module(type(self).__module__)
         try:
+            if any(device.process_index != self.process_index() for device in chosen):
+                from devrt.native.group_span import join  # not at the top: few processes need it
+
+                group, span = join(native, self, chosen, (path, library.prefix), timeout)
+                return DeviceCollectives(group, chosen, span)
             group = native._connect(chosen, path, library.prefix)
         except DevrtError as error:
-            is_absent = error.code is StatusCode.UNAVAILABLE
+            is_absent = error.code is StatusCode.UNAVAILABLE and type(error) is DevrtError
             kind = BackendUnavailableError if is_absent else type(error)
             remedy = f"{library.library.variable} names it: correct that, or unset it."
             msg = f"{error.message} {remedy}" if path == named else error.message
@@ -262,13 +294,22 @@ def collectives_member(
 
 
 def _own(client: Any, devices: Any) -> list[Device]:
-    known = client.local_devices()
+    known = client.devices()
     if not isinstance(devices, Iterable):
         msg = f"collectives failed: devices must be a list of devices, not {devices!r}."
         raise InvalidTypeError(msg, operation="collectives", platform=client.platform)
     chosen = list(devices)
     if chosen and all(device in known for device in chosen):
-        return chosen
+        if twice := [device for device in chosen if chosen.count(device) > 1]:
+            msg = (
+                f"collectives failed: {twice[0]} is given twice: a device has one rank of a group."
+            )
+            raise InvalidArgumentError(msg, operation="collectives", platform=client.platform)
+        if any(device in client.local_devices() for device in chosen):
+            return chosen
+        listed = ", ".join(str(device) for device in chosen)
+        msg = f"collectives failed: all of {listed} are of other processes, which call it alone."
+        raise InvalidArgumentError(msg, operation="collectives", platform=client.platform)
     listed = ", ".join(str(device) for device in known)
     msg = f"collectives failed: a group is made of devices of this client ({listed})."
     raise InvalidArgumentError(msg, operation="collectives", platform=client.platform)

@@ -127,37 +127,23 @@ class GpuPlatform:
 
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
-        # Not at the top: importing a plugin has no use for them.
-        from devrt.native import engines, kernel_modules
-        from devrt.native.classes import register
-        from devrt.native.collectives import collectives_member
-
         given = options_with_job(context.options, context.job)
         options = checked_options(given, self.options(), self.name)
         self._check_process()
         driver = allocation(options)
         allowed, source = chosen_devices(options, self.name, self.visible_variable)
-        if allowed is not None:
-            driver |= {"allowed_devices": allowed, "allowed_devices_from": source}
-        nodes = nodes_of(options)
-        native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
-        if self.kernels:
-            member = kernel_modules.compile_member(self.kernels)
-            getattr(native, f"{self.prefix}Client").compile = member
-        if self.collectives:
-            simulator = self.simulator_path(native)
-            member = collectives_member(self.collectives, simulated_links, simulator)
-            getattr(native, f"{self.prefix}Client").collectives = member
+        native = self._native_module()
         mock = mock_topology(options, self.name)
-        if mock:
-            simulated_nodes, devices = mock
-            driver["library"] = simulator_library(self.simulator_path(native), self.name, devices)
-            nodes = nodes if options.get("num_nodes") is not None else (nodes[0], simulated_nodes)
-        elif found := self._driver_library():
-            driver["library"] = found
+        nodes = nodes_of(options, mock[0] if mock else 1)
+        driver["library"] = (
+            simulator_library(self.simulator_path(native), self.name, mock[1])
+            if mock
+            else self._driver_library()
+        )
         try:
-            if mock:
-                driver["allowed_devices"] = simulated_devices(allowed, mock[1], source)
+            numbers = simulated_devices(allowed, mock[1], source) if mock else allowed
+            if numbers is not None:
+                driver |= {"allowed_devices": numbers, "allowed_devices_from": source}
             joined = self._exchange(nodes, options)
             client = _native_client(native, driver, joined, options, context.memory_kinds)
         except DevrtError as error:
@@ -165,11 +151,25 @@ class GpuPlatform:
                 raise
             raise self._with_variables(error, is_simulated=bool(mock)) from None
         _first_used.setdefault(self.name, os.getpid())
-        # Without what joins it to others, which may refer to the client.
-        cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
-        engines.remember_cache(client, cached)
-        kernel_modules.remember_cache(client, options)
+        _remember(client, options, joined["distributed_client"])
         return client
+
+    def _native_module(self) -> Any:
+        """Return the native module, whose client has what the platform gives it."""
+        # Not at the top: importing a plugin has no use for them.
+        from devrt.native.classes import register
+        from devrt.native.collectives import collectives_member
+        from devrt.native.kernel_modules import compile_member
+
+        native = register(self.module, self.prefix, engine=self.engine, capabilities=_capabilities)
+        client_class = getattr(native, f"{self.prefix}Client")
+        if self.kernels:
+            client_class.compile = compile_member(self.kernels)
+        if self.collectives:
+            simulator = self.simulator_path(native)
+            member = collectives_member(self.collectives, simulated_links, simulator)
+            client_class.collectives = member
+        return native
 
     def _check_process(self) -> None:
         """Refuse a process that was forked from one whose driver was in use: it has none."""
@@ -219,6 +219,20 @@ class GpuPlatform:
         """Return the path of the driver's library; empty where only the loader may know."""
         found = hardware.find_shared_library(*self.libraries, folders=self.folders)
         return "" if found is None else str(found)
+
+
+def _remember(client: Client, options: Mapping[str, Any], store: Any) -> None:
+    """Keep what the client's programs, kernels and collectives look up later."""
+    from devrt.native import engines, kernel_modules
+
+    if store is not None:
+        from devrt.native.group_span import remember_job
+
+        remember_job(client, store)
+    # Without what joins it to others, which may refer to the client.
+    cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
+    engines.remember_cache(client, cached)
+    kernel_modules.remember_cache(client, options)
 
 
 def _native_client(

@@ -24,6 +24,7 @@ _MEMORY = ("allocator", "memory_fraction", "preallocate", "collective_memory_siz
 _WHOLE, _NUMBER, _TRUTH, _TEXT = "a whole number", "a number", "True or False", "text"
 _NUMBERS = {_WHOLE: "__index__", _NUMBER: "__float__"}
 _MOST_NODES = 1 << 30  # what the native half counts
+_LEAST_FRACTION = 1e-9  # less is not even a byte of a GiB
 _MOST = 1 << 62  # as large as any count of bytes
 
 _GIVEN = {
@@ -131,9 +132,20 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         msg = f"the allocator {allocator!r}{where} is none of this client's: {listed}."
         raise InvalidArgumentError(msg, option="allocator")
     if "memory_fraction" in chosen:
-        chosen["memory_fraction"] = float(chosen["memory_fraction"])
+        chosen["memory_fraction"] = _checked_fraction(chosen["memory_fraction"])
     _check_size(chosen.get("collective_memory_size", 0))
     return chosen
+
+
+def _checked_fraction(fraction: Any) -> float:
+    # XLA takes more than 1 for unified memory, which this client has as a kind of its own.
+    if not _LEAST_FRACTION <= fraction <= 1:
+        msg = (
+            f"memory_fraction must be at least {_LEAST_FRACTION} and at most 1, the whole memory "
+            f"of a device, not {fraction!r}. Arrays in memory of the kind 'managed' may be larger."
+        )
+        raise InvalidArgumentError(msg, option="memory_fraction")
+    return float(fraction)
 
 
 def _check_size(collective_memory_size: int) -> None:
@@ -183,11 +195,14 @@ def _joined(numbers: Any) -> str:
     return ",".join(str(number) for number in sorted(map(operator.index, listed))) or ","
 
 
-def nodes_of(options: Mapping[str, Any]) -> tuple[int, int]:
-    """Return which of how many processes this is."""
+def nodes_of(options: Mapping[str, Any], simulated: int = 1) -> tuple[int, int]:
+    """Return which of how many processes this is; ``simulated`` are as many as are left out."""
     number, count = options.get("node_id"), options.get("num_nodes")
-    found = (0 if number is None else number, 1 if count is None else count)
+    found = (0 if number is None else number, simulated if count is None else count)
     if not all(-_MOST_NODES <= each <= _MOST_NODES for each in found):
         msg = f"node_id and num_nodes are out of range: {found[0]} of {found[1]}."
         raise InvalidArgumentError(msg, option="num_nodes")
+    if found[1] > 0 and not 0 <= found[0] < found[1]:
+        msg = f"node_id must be at least 0 and below num_nodes, {found[1]}, not {found[0]}."
+        raise InvalidArgumentError(msg, option="node_id")
     return found

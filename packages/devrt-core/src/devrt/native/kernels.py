@@ -13,7 +13,7 @@ launches and checks them, is ``src/client/kernels.cpp``.
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -141,7 +141,7 @@ class Kernel:
         read = [_argument(value, number) for number, value in enumerate(arguments)]
         self._check_shared(shared_bytes)
         native = self._on[self._device(read, device)]
-        buffers = native.launch(read, _sizes(grid), _sizes(block), shared_bytes)
+        buffers = native.launch(read, _sizes(grid, "grid"), _sizes(block, "block"), shared_bytes)
         return tuple(_array_of(buffer) for buffer in buffers)
 
     def custom_call(
@@ -207,7 +207,7 @@ class Kernel:
     ) -> KernelCall:
         """Check a launch in a program, and let programs find the kernel."""
         self._check_shared(shared_bytes)
-        given = _sizes(grid), _sizes(block), shared_bytes
+        given = _sizes(grid, "grid"), _sizes(block, "block"), shared_bytes
         sizes = [len(each) if isinstance(each, bytes) else 8 for each in parameters]
         for native in self._on.values():
             native.check(sizes, *given)
@@ -328,8 +328,9 @@ def _described(value: Any, number: int) -> Any:
 def _number_or_result(value: Any, number: int) -> Any:
     """Return the bytes of a number, or the dtype and shape of an array that the kernel fills."""
     if isinstance(value, np.generic):
-        return value.tobytes()
-    if hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.ndarray):
+        if _is_passed(value):
+            return value.tobytes()
+    elif hasattr(value, "shape") and hasattr(value, "dtype") and not isinstance(value, np.ndarray):
         return np.dtype(value.dtype), tuple(value.shape)
     msg = (
         f"launch failed: argument {number} is of type {type(value).__name__}. Give an array of the "
@@ -339,7 +340,17 @@ def _number_or_result(value: Any, number: int) -> Any:
     raise InvalidTypeError(msg, operation="launch")
 
 
-def _sizes(given: int | Sequence[int]) -> tuple[int, ...]:
+def _is_passed(value: np.generic) -> bool:
+    """Return whether a kernel takes a scalar's bytes: a number, or a structure of C's."""
+    if isinstance(value, np.void):
+        return value.dtype.names is not None
+    return not isinstance(value, np.character | np.datetime64 | np.timedelta64)
+
+
+def _sizes(given: int | Sequence[int], name: str) -> tuple[int, ...]:
+    if isinstance(given, Mapping | Set):  # which have no order, or not that of sizes
+        msg = f"{name} must be an int or a sequence of ints, not of type {type(given).__name__}."
+        raise InvalidTypeError(msg, operation="launch")
     return tuple(given) if isinstance(given, Iterable) else (given,)
 
 

@@ -28,7 +28,7 @@ from devrt.errors import (
 if TYPE_CHECKING:
     from devrt.contract import DistributedRuntimeClient
 
-__all__ = ["NodeDevices", "Nodes", "exchange_for"]
+__all__ = ["NodeDevices", "Nodes", "exchange_for", "next_round"]
 
 NodeDevices = list[tuple[int, str]]
 """The devices of one process: the driver's number of each, and its kind."""
@@ -104,9 +104,9 @@ def exchange_for(
 
 
 class _Rounds:
-    """Counts the exchanges of each store, so that a second client does not read the first's keys.
+    """Counts the exchanges of each store, so that a later one does not read an earlier's keys.
 
-    Programs make their clients in the same order in every process, so the counts agree.
+    Programs make their clients and groups in the same order in every process: the counts agree.
     """
 
     def __init__(self) -> None:
@@ -124,6 +124,11 @@ class _Rounds:
 
 
 _ROUNDS = _Rounds()
+
+
+def next_round(store: object, scope: str) -> int:
+    """Return how often a scope of a store was counted before; 0 for a store that has no hash."""
+    return _ROUNDS.next_of(store, scope)
 
 
 def _check_store(store: object, nodes: Nodes) -> None:
@@ -159,7 +164,7 @@ class _Exchange:
     def __init__(self, store: DistributedRuntimeClient, nodes: Nodes) -> None:
         self._store = store
         self._nodes = nodes
-        round_ = _ROUNDS.next_of(store, nodes.scope)
+        round_ = next_round(store, nodes.scope)
         self._prefix = f"devrt/{nodes.scope}/topology/{round_}"
         self._all = f"{self._prefix}/all"
 

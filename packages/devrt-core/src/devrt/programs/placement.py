@@ -193,12 +193,27 @@ def _meshes(trace: Trace, places: Sequence[_Place], count: int) -> tuple[Any, ..
 
 
 def _apart(name: str, first: _Place, second: _Place) -> InvalidArgumentError:
+    is_one = not _are_of_two_clients(first.devices, second.devices)
+    what, of_one, of_other = (
+        ("different devices", "", "")
+        if is_one
+        else ("devices of two clients", " of one client", " of another")
+    )
     msg = (
-        f"{name} cannot run on different devices: {first.what} is on {_shown(first.devices)}, and "
-        f"{second.what} on {_shown(second.devices)}{at_user_line()}. Move one of them with "
-        "devrt.device_put."
+        f"{name} cannot run on {what}: {first.what} is on {_shown(first.devices)}{of_one}, and "
+        f"{second.what} on {_shown(second.devices)}{of_other}{at_user_line()}. Move one of them "
+        f"with devrt.device_put{'' if is_one else ' to a device of the other client'}."
     )
     return InvalidArgumentError(msg, operation="jit")
+
+
+def _are_of_two_clients(some: Sequence[Device], others: Sequence[Device]) -> bool:
+    """Return whether clients of one platform differ, whose devices may have the same names."""
+    return any(
+        one.platform == other.platform and one.client is not other.client
+        for one in some
+        for other in others
+    )
 
 
 def _shown(devices: Sequence[Device]) -> str:

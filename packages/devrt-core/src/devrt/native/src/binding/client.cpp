@@ -72,8 +72,11 @@ Dims to_dims(nb::handle sequence, const char* what, const char* operation) {
     if (!item.is_valid()) raise_no_dims(sequence, what, operation);
     const long long value = PyLong_AsLongLong(item.ptr());
     if (value == -1 && PyErr_Occurred()) {
+      const bool is_number = PyErr_ExceptionMatches(PyExc_OverflowError) != 0;
       PyErr_Clear();
-      raise_invalid(std::string(what) + " must hold integers of at most 64 bits.", operation);
+      const std::string message = std::string(what) + " must hold integers of at most 64 bits";
+      if (is_number) raise_invalid(message + ".", operation);
+      raise_type(message + ", not a value of type " + kind_of(item) + ".", operation);
     }
     dims[static_cast<std::size_t>(i)] = value;
   }

@@ -100,6 +100,7 @@ struct Incoming {
   Device* device = nullptr;
   ReadyEvent ready;
   std::shared_ptr<OtherStream> producer;  ///< waits for what is made of it, where it is known
+  bool is_described = false;              ///< by an interface, in numbers
 };
 
 Device* device_of(const Client& client, nb::handle dlpack_device) {
@@ -175,6 +176,7 @@ bool open_interface(const Client& client, nb::handle value, Incoming& found) {
   if (!entry(interface, "mask").is_none()) {
     raise_interface(value, "has a mask, which a device has none for. Fill the missing elements.");
   }
+  found.is_described = true;
   open_layout(interface, value, found);
   // The interface does not say which device. An array without elements may have no address.
   const auto at = found.tensor.bytes == 0
@@ -199,7 +201,8 @@ nb::object buffer_from_external(Client& self, nb::handle value, nb::handle copy)
   if (!copy.is_none()) wanted = to_bool(copy, "copy", kImport) ? Copy::kAlways : Copy::kNever;
   Incoming found;
   if (!open_tensor(self, value, found) && !open_interface(self, value, found)) return nb::none();
-  External source{found.tensor.array, found.ready, std::move(found.tensor.hold), wanted};
+  External source{found.tensor.array, found.ready, std::move(found.tensor.hold), wanted,
+                  found.is_described};
   Memory& memory = found.device->default_memory();
   return wrap(self.take_over(memory, std::move(source), execution_stream()));
 }

@@ -118,6 +118,12 @@ void set_reduced(Collective& what, ElementType type) {
                         "sums of complex64 and complex128, max and min of bool.");
 }
 
+[[noreturn]] void throw_no_collectives(const std::string& platform) {
+  throw StatusError(
+      Status(StatusCode::kUnimplemented, "The " + platform + " backend has no collectives.")
+          .during("collectives"));
+}
+
 bool is_reduced(CollectiveKind kind) {
   return kind == CollectiveKind::kAllReduce || kind == CollectiveKind::kReduceScatter;
 }
@@ -194,17 +200,24 @@ void start_after_all(const CollectiveWork& work, std::vector<ReadyPromise>& prom
     }
   } catch (const StatusError& error) {
     for (ReadyPromise& promise : promises) promise.set(error.status());
+    if (work.communicator->spans_processes()) work.communicator->break_off(error.status());
   }
 }
 
 std::vector<ReadyEvent> start_in_order(Device& device, CollectiveWork work, std::int64_t stream) {
+  const bool spans = work.communicator->spans_processes();
   if (const ReadyEvent failed = work.failed(); !failed.error().ok()) {
+    if (spans) work.communicator->break_off(failed.error());  // the others would wait
     return std::vector<ReadyEvent>(work.to.size(), failed);
   }
   if (auto ended = start_at_once(work)) return *std::move(ended);
   std::vector<ReadyPromise> promises(work.to.size());
   std::vector<ReadyEvent> events;
   for (const ReadyPromise& promise : promises) events.push_back(promise.event());
+  if (spans) {  // here and now: in a thread it would begin after a later one
+    start_after_all(work, promises);
+    return events;
+  }
   device.queue().enqueue(stream,
                          [work = std::move(work), promises = std::move(promises)]() mutable {
                            start_after_all(work, promises);
@@ -241,17 +254,27 @@ CollectiveWork prepare(std::span<const std::shared_ptr<Device>> devices,
 
 std::shared_ptr<Communicator> DeviceBackend::connect(std::span<const std::size_t>,
                                                      const CollectiveSource&) {
-  throw StatusError(
-      Status(StatusCode::kUnimplemented, "The " + platform().name + " backend has no collectives.")
-          .during("collectives"));
+  throw_no_collectives(platform().name);
+}
+
+std::shared_ptr<Communicator> DeviceBackend::connect_across(std::span<const std::size_t>,
+                                                            const CollectiveSource&,
+                                                            const GroupSpan&) {
+  throw_no_collectives(platform().name);
+}
+
+std::string DeviceBackend::new_group_id(const CollectiveSource&) {
+  throw_no_collectives(platform().name);
 }
 
 const char* collective_name(CollectiveKind kind) noexcept {
   return kCollectiveNames[static_cast<std::size_t>(kind)];
 }
 
-std::shared_ptr<Communicator> connect(Client& client, std::span<const Device* const> devices,
-                                      const CollectiveSource& source) {
+namespace {
+
+/// Returns the backend's numbers of a group's devices.
+std::vector<std::size_t> numbers_of(Client& client, std::span<const Device* const> devices) {
   client.check_open("collectives");
   if (devices.empty()) raise_invalid("A group of devices has one at least.", "collectives");
   std::vector<std::size_t> numbers;
@@ -267,7 +290,20 @@ std::shared_ptr<Communicator> connect(Client& client, std::span<const Device* co
     }
     numbers.push_back(number);
   }
-  return client.backend().connect(numbers, source);
+  return numbers;
+}
+
+}  // namespace
+
+std::shared_ptr<Communicator> connect(Client& client, std::span<const Device* const> devices,
+                                      const CollectiveSource& source) {
+  return client.backend().connect(numbers_of(client, devices), source);
+}
+
+std::shared_ptr<Communicator> connect_across(Client& client, std::span<const Device* const> devices,
+                                             const CollectiveSource& source,
+                                             const GroupSpan& span) {
+  return client.backend().connect_across(numbers_of(client, devices), source, span);
 }
 
 std::vector<Ref<Buffer>> start_collective(std::span<const std::shared_ptr<Device>> devices,

@@ -1,6 +1,7 @@
 // Collectives as the client sees them: groups of devices, and what their ranks do together.
 #pragma once
 
+#include <chrono>
 #include <cstddef>
 #include <memory>
 #include <optional>
@@ -50,7 +51,15 @@ struct CollectiveSource {
   std::string prefix;   ///< of the names of its functions
 };
 
-/// The devices of a group, which a library connects at the first collective. Thread-safe.
+/// A group that spans processes, as one of them sees it.
+struct GroupSpan {
+  std::string id;                  ///< `DeviceBackend::new_group_id`'s, the same in every process
+  std::size_t size = 0;            ///< of the whole group
+  std::vector<std::size_t> ranks;  ///< of this process's devices
+};
+
+/// The devices of a group, which a library connects at the first collective, or in a group that
+/// spans processes when it is made. Thread-safe.
 class Communicator {
  public:
   Communicator() = default;
@@ -60,11 +69,18 @@ class Communicator {
 
   /// Returns the library's version, for people to read.
   virtual std::string version() const = 0;
-  /// Starts a collective on all ranks, and returns the event of each one's end: all fail where one
-  /// does. Nothing where a device cannot wait for one of the events itself. Throws where none is
-  /// under way.
+  /// Returns whether some ranks are of other processes, which count on the order of calls.
+  virtual bool spans_processes() const = 0;
+  /// Starts a collective on all ranks of this process, and returns the event of each one's end: all
+  /// fail where one does. Nothing where a device cannot wait for one of the events itself. Throws
+  /// where none is under way.
   virtual std::optional<std::vector<ReadyEvent>> start(const Collective& collective,
                                                        std::span<const RankMemory> ranks) = 0;
+
+  /// Returns since when the oldest collective is under way; nothing where none is.
+  virtual std::optional<std::chrono::steady_clock::time_point> busy_since() const = 0;
+  /// Has all that is under way fail, and in a group that spans processes all that comes.
+  virtual void break_off(const Status& why) = 0;
 };
 
 /// What one call gives all ranks.
@@ -79,6 +95,10 @@ struct CollectiveArguments {
 /// twice the same.
 std::shared_ptr<Communicator> connect(Client& client, std::span<const Device* const> devices,
                                       const CollectiveSource& source);
+
+/// As `connect`, with devices of other processes, of which each calls this.
+std::shared_ptr<Communicator> connect_across(Client& client, std::span<const Device* const> devices,
+                                             const CollectiveSource& source, const GroupSpan& span);
 
 /// Starts a collective behind what fills the arguments; returns each rank's result.
 std::vector<Ref<Buffer>> start_collective(std::span<const std::shared_ptr<Device>> devices,

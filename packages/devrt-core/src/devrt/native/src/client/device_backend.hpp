@@ -27,6 +27,7 @@ namespace devrt::native {
 
 struct ClientOptions;
 struct CollectiveSource;
+struct GroupSpan;
 class Communicator;
 class KernelModule;
 
@@ -94,6 +95,12 @@ class OtherStream {
   virtual ReadyEvent record_if_there() noexcept = 0;
 };
 
+/// Addresses of a device that belong together.
+struct AddressRange {
+  std::uintptr_t begin = 0;
+  std::size_t bytes = 0;
+};
+
 /// Which protocol has the number of a stream: they differ in what the default stream is called.
 enum class StreamProtocol { kDlpack, kArrayInterface };
 
@@ -133,6 +140,13 @@ class DeviceBackend {
   /// UNIMPLEMENTED where devices have no collectives, UNAVAILABLE where the library does not open.
   virtual std::shared_ptr<Communicator> connect(std::span<const std::size_t> devices,
                                                 const CollectiveSource& source);
+  /// Connects these devices with those of other processes, and waits for these; throws as `connect`
+  /// does.
+  virtual std::shared_ptr<Communicator> connect_across(std::span<const std::size_t> devices,
+                                                       const CollectiveSource& source,
+                                                       const GroupSpan& span);
+  /// Returns the id of a new group, for one of its processes to hand to the others.
+  virtual std::string new_group_id(const CollectiveSource& source);
   /// Returns whether nothing that was given to any queue is under way.
   virtual bool is_idle() const noexcept { return true; }
   /// Waits for all that was given to any queue, and for the callbacks of its events.
@@ -165,6 +179,10 @@ class DeviceBackend {
   virtual std::optional<std::size_t> device_at(const void* /*address*/) const noexcept {
     return std::nullopt;
   }
+
+  /// Returns the allocation that an address of a device lies in, of any owner; no bytes where
+  /// that is not known.
+  virtual AddressRange range_at(const void* /*address*/) const noexcept { return {}; }
 
   /// Has the work of an engine on a device begin after an event, and returns the engine's stream
   /// for a view of what the event fills; nothing where the client must wait.

@@ -2,6 +2,7 @@
 #include "client/external.hpp"
 
 #include <algorithm>
+#include <limits>
 #include <numeric>
 #include <optional>
 #include <utility>
@@ -51,6 +52,47 @@ void add_strided_copy(const StridedView& view, std::byte* to, int space,
   detail::emit(deep, deep.depth, deep.from, deep.to, copies);
 }
 
+/// The bytes of an array, counted from its first element: it begins at -before. As many as there
+/// are numbers for, where it reaches further.
+struct Reach {
+  std::int64_t before = 0;
+  std::int64_t after = 0;
+};
+
+Reach reach_of(const StridedView& view) {
+  constexpr std::int64_t kMost = std::numeric_limits<std::int64_t>::max();
+  Reach reach{0, static_cast<std::int64_t>(view.itemsize)};
+  for (std::size_t i = 0; i < view.shape.size(); ++i) {
+    std::int64_t far = 0;
+    const bool is_far = __builtin_mul_overflow(view.strides[i], view.shape[i] - 1, &far);
+    const bool is_back = view.strides[i] < 0;
+    std::int64_t& side = is_back ? reach.before : reach.after;
+    if (is_far || far == std::numeric_limits<std::int64_t>::min() ||
+        __builtin_add_overflow(side, is_back ? -far : far, &side)) {
+      side = kMost;
+    }
+  }
+  return reach;
+}
+
+/// Throws INVALID_ARGUMENT for an array that reaches out of the allocation it begins in.
+void check_reach(const StridedView& view, const AddressRange& range, const std::string& device) {
+  const auto at = reinterpret_cast<std::uintptr_t>(view.data);
+  if (range.bytes == 0 || at < range.begin || at - range.begin >= range.bytes) return;  // unknown
+  const auto before = static_cast<std::int64_t>(at - range.begin);
+  const auto after = static_cast<std::int64_t>(range.bytes) - before;
+  const Reach reach = reach_of(view);
+  if (reach.before <= before && reach.after <= after) return;
+  const auto text = [](std::int64_t from, std::int64_t to) {
+    return "bytes " + std::to_string(-from) + " to " + std::to_string(to);
+  };
+  raise_invalid("The array has " + text(reach.before, reach.after) +
+                    " from its address on, and the allocation there, on " + device + ", has " +
+                    text(before, after) +
+                    ". Have its owner give the shape, strides and address of what it allocated.",
+                "buffer_from_external");
+}
+
 }  // namespace
 
 Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t stream) {
@@ -58,6 +100,10 @@ Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t st
   const StridedView& view = source.array.view;
   const std::size_t bytes = checked_bytes(view.shape, view.itemsize);
   const std::optional<Dims> order = dense_order(view);
+  // What a capsule lends as it is costs no call of the driver: its owner made it of an allocation.
+  if (bytes > 0 && (source.is_described || !order)) {
+    check_reach(view, backend_->range_at(view.data), memory.device().name());
+  }
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(view.data) % memory.alignment() == 0;
   Dims shape(view.shape);
   if (order && is_aligned && source.copy != Copy::kAlways) {

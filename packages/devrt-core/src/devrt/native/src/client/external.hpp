@@ -14,6 +14,7 @@ struct External {
   ReadyEvent ready;    ///< of the work that fills it
   ExternalOwner hold;  ///< what keeps it alive
   Copy copy = Copy::kWhereNeeded;
+  bool is_described = false;  ///< by numbers alone, which nothing has checked
 };
 
 }  // namespace devrt::native

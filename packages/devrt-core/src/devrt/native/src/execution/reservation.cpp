@@ -36,7 +36,8 @@ Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Sta
   }
   add_programs(client, report->largest);
   report->largest.resize(std::min(report->largest.size(), kLargestGroups));
-  std::string message = cause.message();
+  std::string message = cause.message() + " It is the " + std::string(memory.kind()) +
+                        " memory of " + memory.device().name() + ".";
   if (client.budget()) {
     message += " The client's buffers and programs use " + std::to_string(client.budget()->used()) +
                " of the " + std::to_string(client.budget()->limit()) +

@@ -132,26 +132,28 @@ std::shared_ptr<HostAllocator> GpuBackend::make_allocator(
   } else {
     made = limited(*device, std::make_shared<PlatformAllocator>(device));
   }
-  if (options_.preallocate && kind != AllocatorKind::kPlatform) {
-    // Taken once and given back: the pool, or the arena, keeps it.
-    const double fraction = options_.memory_fraction.value_or(kUsualFraction);
-    const std::size_t granule = ArenaOptions{}.granule;  // an arena takes whole ones
-    const auto bytes =
-        static_cast<std::size_t>(static_cast<double>(total_of(*device)) * std::min(fraction, 1.0)) /
-        granule * granule;
-    // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
-    void* data = made->allocate(bytes, 1);
-    if (!data) {
-      throw StatusError(Status(StatusCode::kResourceExhausted,
-                               std::to_string(bytes) + " bytes cannot be taken in advance on " +
-                                   device->name() +
-                                   ". Ask for a smaller memory_fraction, or leave preallocate out.")
-                            .during("make_gpu_client")
-                            .on(device->name()));
-    }
-    made->deallocate(data, bytes);
-  }
+  if (options_.preallocate && kind != AllocatorKind::kPlatform) preallocate(*device, *made);
   return made;
+}
+
+void GpuBackend::preallocate(const GpuDevice& device, HostAllocator& allocator) const {
+  // Taken once and given back: the pool, or the arena, keeps it.
+  const double fraction = options_.memory_fraction.value_or(kUsualFraction);
+  const std::size_t granule = ArenaOptions{}.granule;  // an arena takes whole ones
+  const auto bytes =
+      static_cast<std::size_t>(static_cast<double>(total_of(device)) * std::min(fraction, 1.0)) /
+      granule * granule;
+  // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
+  void* data = allocator.allocate(bytes, 1);
+  if (!data) {
+    throw StatusError(Status(StatusCode::kResourceExhausted,
+                             std::to_string(bytes) + " bytes cannot be taken in advance on " +
+                                 device.name() +
+                                 ". Ask for a smaller memory_fraction, or leave preallocate out.")
+                          .during("make_gpu_client")
+                          .on(device.name()));
+  }
+  allocator.deallocate(data, bytes);
 }
 
 std::vector<native::DeviceFacts> GpuBackend::devices() {
@@ -258,11 +260,26 @@ std::shared_ptr<native::KernelModule> GpuBackend::load_kernels(std::size_t devic
   return load_module(devices_[device], image);
 }
 
+std::vector<std::shared_ptr<GpuDevice>> GpuBackend::chosen(
+    std::span<const std::size_t> devices) const {
+  std::vector<std::shared_ptr<GpuDevice>> made;
+  for (const std::size_t device : devices) made.push_back(devices_[device]);
+  return made;
+}
+
 std::shared_ptr<native::Communicator> GpuBackend::connect(std::span<const std::size_t> devices,
                                                           const native::CollectiveSource& source) {
-  std::vector<std::shared_ptr<GpuDevice>> chosen;
-  for (const std::size_t device : devices) chosen.push_back(devices_[device]);
-  return communicators_.find(std::move(chosen), source);
+  return communicators_.find(chosen(devices), source);
+}
+
+std::shared_ptr<native::Communicator> GpuBackend::connect_across(
+    std::span<const std::size_t> devices, const native::CollectiveSource& source,
+    const native::GroupSpan& span) {
+  return communicators_.join(chosen(devices), source, span);
+}
+
+std::string GpuBackend::new_group_id(const native::CollectiveSource& source) {
+  return collective_library(source).new_id();
 }
 
 bool GpuBackend::is_idle() const noexcept {

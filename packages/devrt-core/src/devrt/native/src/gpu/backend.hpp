@@ -40,10 +40,17 @@ class GpuBackend final : public native::DeviceBackend {
                                             const ReadyEvent& event) override;
   void engine_was_made() override;
   std::optional<std::size_t> device_at(const void* address) const noexcept override;
+  native::AddressRange range_at(const void* address) const noexcept override {
+    return driver_.range_at(address);
+  }
   std::shared_ptr<native::KernelModule> load_kernels(std::size_t device,
                                                      const std::string& image) override;
   std::shared_ptr<native::Communicator> connect(std::span<const std::size_t> devices,
                                                 const native::CollectiveSource& source) override;
+  std::shared_ptr<native::Communicator> connect_across(std::span<const std::size_t> devices,
+                                                       const native::CollectiveSource& source,
+                                                       const native::GroupSpan& span) override;
+  std::string new_group_id(const native::CollectiveSource& source) override;
   bool is_idle() const noexcept override;
   void drain() noexcept override;
   native::MemoryCapacity capacity(int space) const noexcept override;
@@ -60,6 +67,8 @@ class GpuBackend final : public native::DeviceBackend {
   Lane& lane_of(const native::Queue& queue);
   void open_peers();
   std::shared_ptr<HostAllocator> make_allocator(const std::shared_ptr<GpuDevice>& device);
+  /// Has an allocator hold what the options take of a device at once.
+  void preallocate(const GpuDevice& device, HostAllocator& allocator) const;
   std::shared_ptr<HostAllocator> limited(const GpuDevice& device,
                                          std::shared_ptr<HostAllocator> source);
   bool is_pageable(const native::RegionCopy& copy) const noexcept;
@@ -73,6 +82,7 @@ class GpuBackend final : public native::DeviceBackend {
                   bool in_chunks) const;
   void copy_to_peer(const GpuDevice& device, Lane& lane, const native::RegionCopy& copy,
                     const Box& box) const;
+  std::vector<std::shared_ptr<GpuDevice>> chosen(std::span<const std::size_t> devices) const;
   /// Whether a device may use another's memory.
   bool can_reach(std::size_t device, int space) const noexcept;
   ReadyEvent start_in_thread(const native::Queue& queue, Lane& lane,

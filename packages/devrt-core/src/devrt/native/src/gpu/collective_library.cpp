@@ -17,6 +17,12 @@ constexpr const char* kLeastText = "2.10";
 /// Versions before 2.9 had another form.
 constexpr int kFirstLong = 10000;
 
+StatusCode status_code(Result result) {
+  constexpr Result kInvalidArgument = 4;
+  if (result == kInvalidArgument) return StatusCode::kInvalidArgument;
+  return result == kRemoteError ? StatusCode::kUnavailable : StatusCode::kInternal;
+}
+
 }  // namespace
 
 CollectiveLibrary::CollectiveLibrary(const native::CollectiveSource& source) : source_(source) {
@@ -31,6 +37,8 @@ CollectiveLibrary::CollectiveLibrary(const native::CollectiveSource& source) : s
   get(call.version, "GetVersion");
   get(call.error_text, "GetErrorString");
   get(call.connect_all, "CommInitAll");
+  get(call.make_id, "GetUniqueId");
+  get(call.connect_rank, "CommInitRank");
   get(call.destroy, "CommDestroy");
   get(call.abort, "CommAbort");
   get(call.async_error, "CommGetAsyncError");
@@ -75,13 +83,19 @@ std::string CollectiveLibrary::version_text() const {
          std::to_string(version_ % 100);
 }
 
+std::string CollectiveLibrary::new_id() const {
+  GroupId id{};
+  check(call.make_id(&id), kOpening);
+  return {id.bytes, sizeof(id.bytes)};
+}
+
 Status CollectiveLibrary::status(Result result, const char* operation) const {
   if (result == kSuccess) return {};
-  constexpr Result kInvalidArgument = 4;
   const char* words = call.error_text(result);
-  return Status(result == kInvalidArgument ? StatusCode::kInvalidArgument : StatusCode::kInternal,
-                std::string(operation) + " failed in " + source_.library + " " + version_text() +
-                    ": " + (words ? words : "error") + " (" + std::to_string(result) + ").")
+  return Status(status_code(result), std::string(operation) + " failed in " + source_.library +
+                                         " " + version_text() + ": " + (words ? words : "error") +
+                                         " (" + std::to_string(result) + ").")
+      .because(result == kRemoteError ? Reason::kPeer : Reason::kNone)
       .during(operation);
 }
 

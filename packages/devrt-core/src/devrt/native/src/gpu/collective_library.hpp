@@ -12,10 +12,18 @@ namespace devrt::gpu {
 
 struct RankHandle;
 
+/// What tells a group that spans processes from all others; its bytes mean something to the
+/// library.
+struct GroupId {
+  char bytes[128];
+};
+
 struct CollectiveFunctions {
   Result (*version)(int* version);
   const char* (*error_text)(Result result);
   Result (*connect_all)(RankHandle** ranks, int count, const int* devices);
+  Result (*make_id)(GroupId* id);
+  Result (*connect_rank)(RankHandle** rank, int count, GroupId id, int number);
   Result (*destroy)(RankHandle* rank);
   Result (*abort)(RankHandle* rank);
   Result (*async_error)(RankHandle* rank, Result* error);
@@ -35,6 +43,9 @@ struct CollectiveFunctions {
                     StreamHandle* stream);
 };
 
+/// The result of a rank whose peer, in another process, is gone.
+inline constexpr Result kRemoteError{6};
+
 /// One library, loaded for the rest of the process.
 class CollectiveLibrary {
  public:
@@ -45,6 +56,7 @@ class CollectiveLibrary {
   CollectiveFunctions call{};
 
   std::string version_text() const;
+  std::string new_id() const;
   /// Returns the error of a call; OK for success.
   Status status(Result result, const char* operation) const;
   void check(Result result, const char* operation) const {

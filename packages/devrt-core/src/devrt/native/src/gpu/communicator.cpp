@@ -1,8 +1,6 @@
 #include "gpu/communicator.hpp"
 
 #include <algorithm>
-#include <chrono>
-#include <thread>
 
 #include "gpu/engine.hpp"
 
@@ -41,41 +39,6 @@ int type_number(ElementType type) {
     default:
       return 1;  // bytes
   }
-}
-
-/// Has the thread's context as it was, which libraries change.
-class KeepCurrent {
- public:
-  explicit KeepCurrent(const Driver& driver) noexcept : driver_(driver) {
-    (void)driver_.get_current(&before_);
-  }
-  KeepCurrent(const KeepCurrent&) = delete;
-  KeepCurrent& operator=(const KeepCurrent&) = delete;
-  ~KeepCurrent() {
-    if (before_ != 0) (void)driver_.set_current(before_);
-  }
-
- private:
-  const Driver& driver_;
-  Context before_ = 0;
-};
-
-/// Returns how work ended on its own device, or nothing while it goes on.
-std::optional<Status> ended_here(const ReadyEvent& event) {
-  return dynamic_cast<DriverEvent&>(*event.source()).query_here();
-}
-
-bool has_ended_well(const std::vector<ReadyEvent>& ends) {
-  return std::ranges::all_of(ends, [](const ReadyEvent& event) {
-    const std::optional<Status> ended = ended_here(event);
-    return ended && ended->ok();
-  });
-}
-
-std::string names_of(const std::vector<std::shared_ptr<GpuDevice>>& devices) {
-  std::string text;
-  for (const auto& device : devices) text += (text.empty() ? "" : ", ") + device->name();
-  return text;
 }
 
 }  // namespace
@@ -117,14 +80,36 @@ std::optional<GpuCommunicator::Running> GpuCommunicator::give(const Collective& 
 }
 
 void GpuCommunicator::connect(const char* operation) {
+  raise_if_error(ended_);
   for (const auto& device : devices_) raise_if_error(device->health());
   if (!ranks_.empty()) return;
+  if (span_) throw StatusError(Status(StatusCode::kFailedPrecondition, "The group is closed."));
   std::vector<int> numbers;
   for (const auto& device : devices_) numbers.push_back(device->ordinal());
   std::vector<RankHandle*> made(devices_.size());
   const Result result =
       library_.call.connect_all(made.data(), static_cast<int>(made.size()), numbers.data());
   if (result != kSuccess) throw StatusError(cause_of(library_.status(result, operation)));
+  ranks_ = std::move(made);
+}
+
+void GpuCommunicator::join() {
+  constexpr const char* kJoining = "collectives";
+  const KeepCurrent keep(devices_.front()->driver());
+  GroupId id{};
+  if (span_->id.size() != sizeof(id.bytes)) raise_invalid("The group's id is none.", kJoining);
+  std::ranges::copy(span_->id, id.bytes);
+  std::vector<RankHandle*> made(devices_.size());
+  library_.check(library_.call.group_start(), kJoining);
+  Result given = kSuccess;
+  for (std::size_t i = 0; i < devices_.size() && given == kSuccess; ++i) {
+    const Current current(devices_[i]->driver(), devices_[i]->context());
+    given = library_.call.connect_rank(&made[i], static_cast<int>(span_->size), id,
+                                       static_cast<int>(span_->ranks[i]));
+  }
+  const Result ended = library_.call.group_end();
+  const Result failed = given != kSuccess ? given : ended;
+  if (failed != kSuccess) throw StatusError(cause_of(library_.status(failed, kJoining)));
   ranks_ = std::move(made);
 }
 
@@ -158,50 +143,51 @@ void GpuCommunicator::enqueue(const Collective& what, std::span<const RankMemory
   library_.check(ended, operation);
 }
 
-Result GpuCommunicator::enqueue_rank(const Collective& what, std::size_t rank,
+Result GpuCommunicator::enqueue_rank(const Collective& what, std::size_t i,
                                      const RankMemory& memory) const {
   const CollectiveFunctions& call = library_.call;
   const int type = type_number(what.type);
   const auto reduction = static_cast<int>(what.reduction);
-  StreamHandle* const stream = stream_of(*devices_[rank]).handle();
-  RankHandle* const handle = ranks_[rank];
+  StreamHandle* const stream = stream_of(*devices_[i]).handle();
+  RankHandle* const handle = ranks_[i];
   switch (what.kind) {
     case CollectiveKind::kAllReduce:
       return call.all_reduce(memory.from, memory.to, what.count, type, reduction, handle, stream);
     case CollectiveKind::kReduceScatter:
-      return call.reduce_scatter(memory.from, memory.to, what.count / ranks_.size(), type,
-                                 reduction, handle, stream);
+      return call.reduce_scatter(memory.from, memory.to, what.count / size(), type, reduction,
+                                 handle, stream);
     case CollectiveKind::kAllGather:
       return call.all_gather(memory.from, memory.to, what.count, type, handle, stream);
     case CollectiveKind::kBroadcast:
       return call.broadcast(memory.from, memory.to, what.count, type, static_cast<int>(what.root),
                             handle, stream);
     default:
-      return exchange(what, rank, memory);
+      return exchange(what, i, memory);
   }
 }
 
-Result GpuCommunicator::exchange(const Collective& what, std::size_t rank,
+Result GpuCommunicator::exchange(const Collective& what, std::size_t i,
                                  const RankMemory& memory) const {
+  const std::size_t rank = rank_of(i);
   const bool is_to_all = what.kind == CollectiveKind::kAllToAll;
   const int type = type_number(what.type);
-  const std::size_t bytes = is_to_all ? what.count / ranks_.size() : what.count;
-  StreamHandle* const stream = stream_of(*devices_[rank]).handle();
+  const std::size_t bytes = is_to_all ? what.count / size() : what.count;
+  StreamHandle* const stream = stream_of(*devices_[i]).handle();
   Result result = kSuccess;
   const auto add = [&](std::size_t from, std::size_t to) {
     const std::size_t sent = is_to_all ? to * bytes : 0;
     const std::size_t received = is_to_all ? from * bytes : 0;
     if (result == kSuccess && from == rank) {
-      result = library_.call.send(memory.from + sent, bytes, type, static_cast<int>(to),
-                                  ranks_[rank], stream);
+      result = library_.call.send(memory.from + sent, bytes, type, static_cast<int>(to), ranks_[i],
+                                  stream);
     }
     if (result == kSuccess && to == rank) {
       result = library_.call.receive(memory.to + received, bytes, type, static_cast<int>(from),
-                                     ranks_[rank], stream);
+                                     ranks_[i], stream);
     }
   };
   for (const auto& [from, to] : what.pairs) add(from, to);
-  for (std::size_t other = 0; is_to_all && other < ranks_.size(); ++other) {
+  for (std::size_t other = 0; is_to_all && other < size(); ++other) {
     add(rank, other);
     if (other != rank) add(other, rank);
   }
@@ -211,8 +197,8 @@ Result GpuCommunicator::exchange(const Collective& what, std::size_t rank,
 void GpuCommunicator::clear_unsent(const Collective& what,
                                    std::span<const RankMemory> ranks) const {
   for (std::size_t i = 0; i < ranks.size(); ++i) {
-    const bool receives =
-        std::ranges::any_of(what.pairs, [i](const auto& pair) { return pair.second == i; });
+    const bool receives = std::ranges::any_of(
+        what.pairs, [rank = rank_of(i)](const auto& pair) { return pair.second == rank; });
     if (receives) continue;
     GpuDevice& device = *devices_[i];
     const Current current(device.driver(), device.context());
@@ -233,87 +219,6 @@ GpuCommunicator::Running GpuCommunicator::record(Fates fates) {
   return running;
 }
 
-Status GpuCommunicator::cause_of(const Status& failed) const {
-  // The library may be the first that meets a loss, and says only that the driver failed.
-  for (const auto& device : devices_) {
-    try {
-      const Current current(device->driver(), device->context());
-      const Result result = device->driver().call.stream_query(stream_of(*device).handle());
-      if (result != kNotReady) device->check(result, "stream_query");
-    } catch (const StatusError& error) {
-      if (error.status().code() == StatusCode::kDataLoss) return error.status();
-    }
-  }
-  return failed;
-}
-
-void GpuCommunicator::abort(const Status& why) noexcept {
-  // The fates first: the ranks that are broken off end as if all were well.
-  for (const Running& each : running_) {
-    if (has_ended_well(each.ends)) {
-      each.fate->settle();
-    } else if (each.fate->is_open()) {
-      each.fate->fail(Status(why.code(), "A collective of " + names_of(devices_) +
-                                             " was broken off: " + why.message())
-                          .during(why.operation())
-                          .on(why.device()));
-    }
-  }
-  running_.clear();
-  for (RankHandle* rank : std::exchange(ranks_, {})) (void)library_.call.abort(rank);
-}
-
-void GpuCommunicator::drain() const noexcept {
-  for (const auto& device : devices_) {
-    try {
-      const Current current(device->driver(), device->context());
-      (void)device->driver().call.stream_synchronize(stream_of(*device).handle());
-    } catch (...) {
-      // A lost device makes no stream, and what has none has no part to wait for.
-    }
-  }
-}
-
-void GpuCommunicator::watch(const Running& running) {
-  using namespace std::chrono_literals;
-  for (std::chrono::microseconds delay = 5us;;
-       delay = std::min<std::chrono::microseconds>(delay * 2, 1ms)) {
-    bool is_over = true;
-    Status failed = async_error();
-    for (const ReadyEvent& end : running.ends) {
-      const std::optional<Status> ended = ended_here(end);
-      is_over = is_over && ended;
-      if (ended && !ended->ok()) failed = *ended;
-    }
-    if (!failed.ok()) {
-      const std::lock_guard lock(all_.mutex_);
-      const KeepCurrent keep(devices_.front()->driver());
-      if (running.fate->is_open()) abort(cause_of(failed));
-      return;
-    }
-    if (is_over) return settle(running);
-    std::this_thread::sleep_for(delay);
-  }
-}
-
-Status GpuCommunicator::async_error() const {
-  const std::lock_guard lock(all_.mutex_);
-  for (RankHandle* rank : ranks_) {
-    Result error = kSuccess;
-    const Result got = library_.call.async_error(rank, &error);
-    if (Status status = library_.status(got ? got : error, "collective"); !status.ok()) {
-      return status;
-    }
-  }
-  return {};
-}
-
-void GpuCommunicator::settle(const Running& running) {
-  const std::lock_guard lock(all_.mutex_);
-  if (running.fate->is_open()) running.fate->settle();
-  std::erase_if(running_, [&](const Running& each) { return each.fate == running.fate; });
-}
-
 void GpuCommunicator::close() noexcept {
   const KeepCurrent keep(devices_.front()->driver());
   for (RankHandle* rank : std::exchange(ranks_, {})) (void)library_.call.destroy(rank);
@@ -332,10 +237,22 @@ std::shared_ptr<native::Communicator> Communicators::find(
   return found;
 }
 
+std::shared_ptr<native::Communicator> Communicators::join(
+    std::vector<std::shared_ptr<GpuDevice>> devices, const native::CollectiveSource& source,
+    const native::GroupSpan& span) {
+  const CollectiveLibrary& library = collective_library(source);
+  auto made = std::make_shared<GpuCommunicator>(*this, library, std::move(devices), span);
+  made->join();  // not under the lock: it waits for other processes
+  std::lock_guard lock(mutex_);
+  joined_.push_back(made);
+  return made;
+}
+
 void Communicators::close() noexcept {
   watcher_.drain();
   std::lock_guard lock(mutex_);
   for (const auto& [key, group] : groups_) group->close();
+  for (const auto& group : joined_) group->close();
 }
 
 }  // namespace devrt::gpu

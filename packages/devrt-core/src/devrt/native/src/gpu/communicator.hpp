@@ -1,6 +1,7 @@
 // Groups of GPUs that a vendor's library connects, and what becomes of their collectives.
 #pragma once
 
+#include <chrono>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -17,17 +18,43 @@ namespace devrt::gpu {
 
 class Communicators;
 
-/// One group. It connects at its first collective, and anew after one was broken off.
+/// Has the thread's context as it was, which libraries change.
+class KeepCurrent {
+ public:
+  explicit KeepCurrent(const Driver& driver) noexcept : driver_(driver) {
+    (void)driver_.get_current(&before_);
+  }
+  KeepCurrent(const KeepCurrent&) = delete;
+  KeepCurrent& operator=(const KeepCurrent&) = delete;
+  ~KeepCurrent() {
+    if (before_ != 0) (void)driver_.set_current(before_);
+  }
+
+ private:
+  const Driver& driver_;
+  Context before_ = 0;
+};
+
+/// One group. It connects at its first collective, and anew after one was broken off. One that
+/// spans processes connects when it is made, and is of no more use after one was broken off.
 class GpuCommunicator final : public native::Communicator,
                               public std::enable_shared_from_this<GpuCommunicator> {
  public:
   GpuCommunicator(Communicators& all, const CollectiveLibrary& library,
                   std::vector<std::shared_ptr<GpuDevice>> devices)
       : all_(all), library_(library), devices_(std::move(devices)) {}
+  GpuCommunicator(Communicators& all, const CollectiveLibrary& library,
+                  std::vector<std::shared_ptr<GpuDevice>> devices, native::GroupSpan span)
+      : all_(all), library_(library), devices_(std::move(devices)), span_(std::move(span)) {}
 
   std::string version() const override { return library_.version_text(); }
   std::optional<std::vector<ReadyEvent>> start(const native::Collective& collective,
                                                std::span<const native::RankMemory> ranks) override;
+  bool spans_processes() const override { return span_.has_value(); }
+  std::optional<std::chrono::steady_clock::time_point> busy_since() const override;
+  void break_off(const Status& why) override;
+  /// Connects with the other processes of the group, and waits for them.
+  void join();
   /// Disconnects; nothing may be under way.
   void close() noexcept;
 
@@ -36,20 +63,24 @@ class GpuCommunicator final : public native::Communicator,
   struct Running {
     std::shared_ptr<Fate> fate;
     std::vector<ReadyEvent> ends;  // of each rank
+    std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
 
   static Stream& stream_of(GpuDevice& device) {
     return device.stream(native::Lane::kCollective, 0);
   }
+  std::size_t size() const { return span_ ? span_->size : devices_.size(); }
+  /// Returns the rank of the i-th device.
+  std::size_t rank_of(std::size_t i) const { return span_ ? span_->ranks[i] : i; }
   // Under the lock of all groups.
   std::optional<Running> give(const native::Collective& what,
                               std::span<const native::RankMemory> ranks);
   void connect(const char* operation);
   std::optional<Fates> order(std::span<const native::RankMemory> ranks) const;
   void enqueue(const native::Collective& what, std::span<const native::RankMemory> ranks);
-  Result enqueue_rank(const native::Collective& what, std::size_t rank,
+  Result enqueue_rank(const native::Collective& what, std::size_t i,
                       const native::RankMemory& memory) const;
-  Result exchange(const native::Collective& what, std::size_t rank,
+  Result exchange(const native::Collective& what, std::size_t i,
                   const native::RankMemory& memory) const;
   void clear_unsent(const native::Collective& what,
                     std::span<const native::RankMemory> ranks) const;
@@ -63,13 +94,18 @@ class GpuCommunicator final : public native::Communicator,
   /// Waits until a collective has ended on all ranks, or has to be broken off. In a thread.
   void watch(const Running& running);
   Status async_error() const;
+  /// Whether a failure is due to another process, and who that is may still be found out.
+  bool waits_for_names(const Status& failed);
   void settle(const Running& running);
 
   Communicators& all_;
   const CollectiveLibrary& library_;
   const std::vector<std::shared_ptr<GpuDevice>> devices_;
-  std::vector<RankHandle*> ranks_;  // empty while it is not connected
+  const std::optional<native::GroupSpan> span_;  // nothing where all ranks are of this process
+  std::vector<RankHandle*> ranks_;               // of the devices; empty while it is not connected
   std::vector<Running> running_;
+  Status ended_;  // why a group that spans processes is of no more use
+  std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };
 
 /// The groups of a client.
@@ -81,6 +117,10 @@ class Communicators {
 
   std::shared_ptr<native::Communicator> find(std::vector<std::shared_ptr<GpuDevice>> devices,
                                              const native::CollectiveSource& source);
+  /// Connects devices with those of other processes, and waits for these.
+  std::shared_ptr<native::Communicator> join(std::vector<std::shared_ptr<GpuDevice>> devices,
+                                             const native::CollectiveSource& source,
+                                             const native::GroupSpan& span);
   /// Waits until what was started is seen to have ended.
   void drain() noexcept { watcher_.drain(); }
   /// Disconnects all groups.
@@ -94,6 +134,7 @@ class Communicators {
   std::mutex mutex_;
   WorkQueue watcher_;
   std::map<std::vector<const GpuDevice*>, std::shared_ptr<GpuCommunicator>> groups_;
+  std::vector<std::shared_ptr<GpuCommunicator>> joined_;
 };
 
 }  // namespace devrt::gpu

@@ -153,7 +153,7 @@ bool is_of_other_context(Result result) noexcept {
 bool is_lost(Result result) noexcept {
   // After an illegal access or a kernel that failed, the driver gives every call the same error.
   return result == 46 || result == 214 || result == 220 || result == 226 || result == 700 ||
-         result == 702 || (result >= 710 && result <= 719 && result != 712 && result != 713);
+         result == 702 || result == 710 || (result >= 714 && result <= 719);
 }
 
 Status Driver::status(Result result, const char* operation, const std::string& device) const {

@@ -11,6 +11,7 @@
 #include <string_view>
 #include <vector>
 
+#include "client/device_backend.hpp"
 #include "devrt/base/status.hpp"
 
 namespace devrt::gpu {
@@ -49,23 +50,8 @@ struct PoolAccess {
   int flags = 3;  ///< reads and writes
 };
 
-/// What a pool is made with.
-struct PoolProperties {
-  int allocation_type = 1;  ///< pinned, the only one
-  int handle_types = 0;     ///< not to be shared with other processes
-  int location_type = 1;    ///< a device
-  int device = 0;
-  void* security_attributes = nullptr;
-  unsigned char reserved[64] = {};
-};
-
 struct Uuid {
   unsigned char bytes[16];
-};
-
-/// Memory that another process may open.
-struct IpcHandle {
-  char bytes[64];
 };
 
 /// The functions that have one form in both drivers.
@@ -78,27 +64,21 @@ struct Functions {
   Result (*device_uuid)(Uuid* uuid, DeviceNumber device);
   Result (*device_attribute)(int* value, int attribute, DeviceNumber device);
   Result (*device_pci_bus_id)(char* id, int length, DeviceNumber device);
-  Result (*device_p2p_attribute)(int* value, int attribute, DeviceNumber from, DeviceNumber to);
   Result (*device_total_memory)(std::size_t* bytes, DeviceNumber device);
   Result (*device_can_access_peer)(int* can, DeviceNumber device, DeviceNumber peer);
   Result (*device_default_pool)(PoolHandle** pool, DeviceNumber device);
   Result (*synchronize)();
-  Result (*stream_priority_range)(int* least, int* greatest);
   Result (*memory_info)(std::size_t* free, std::size_t* total);
   Result (*allocate)(void** data, std::size_t bytes);
   Result (*free)(void* data);
   Result (*allocate_from_pool)(void** data, std::size_t bytes, PoolHandle* pool, StreamHandle*);
   Result (*free_async)(void* data, StreamHandle* stream);
-  Result (*pool_create)(PoolHandle** pool, const PoolProperties* properties);
-  Result (*pool_destroy)(PoolHandle* pool);
   Result (*pool_set_attribute)(PoolHandle* pool, PoolAttribute attribute, void* value);
   Result (*pool_get_attribute)(PoolHandle* pool, PoolAttribute attribute, void* value);
   Result (*pool_set_access)(PoolHandle* pool, const PoolAccess* access, std::size_t count);
   Result (*pool_trim)(PoolHandle* pool, std::size_t keep_bytes);
   Result (*host_allocate)(void** data, std::size_t bytes, unsigned flags);
   Result (*host_free)(void* data);
-  Result (*host_register)(void* data, std::size_t bytes, unsigned flags);
-  Result (*host_unregister)(void* data);
   Result (*host_device_pointer)(void** device, void* host, unsigned flags);
   Result (*allocate_managed)(void** data, std::size_t bytes, unsigned flags);
   Result (*copy_to_device)(void* to, const void* from, std::size_t bytes, StreamHandle* stream);
@@ -116,7 +96,6 @@ struct Functions {
   Result (*event_record)(EventHandle* event, StreamHandle* stream);
   Result (*event_query)(EventHandle* event);
   Result (*event_synchronize)(EventHandle* event);
-  Result (*event_elapsed_time)(float* milliseconds, EventHandle* start, EventHandle* end);
   Result (*module_load)(ModuleHandle** module, const void* image, unsigned num_options,
                         int* options, void** values);
   Result (*module_unload)(ModuleHandle* module);
@@ -130,7 +109,6 @@ struct Functions {
   Result (*launch)(FunctionHandle* function, unsigned grid_x, unsigned grid_y, unsigned grid_z,
                    unsigned block_x, unsigned block_y, unsigned block_z, unsigned shared_bytes,
                    StreamHandle* stream, void** parameters, void** extra);
-  Result (*ipc_handle)(IpcHandle* handle, void* data);
 };
 
 /// The attributes that limit a launch; those along x, y and z follow one another.
@@ -152,7 +130,6 @@ struct AttributeNumbers {
   int warp_size;
   int major;
   int minor;
-  int integrated;
   int managed_memory;
   int concurrent_managed;  ///< the host may use it while the device works
   int memory_pools;
@@ -217,6 +194,9 @@ class Driver {
   /// Returns the number of the device that an address belongs to; -1 for the host's and unknown
   /// ones.
   virtual int device_at(const void* data) const noexcept = 0;
+  /// Returns the allocation, or the reserved addresses, that an address lies in; no bytes where the
+  /// driver does not tell.
+  virtual native::AddressRange range_at(const void* data) const noexcept = 0;
   /// Returns what kernels are compiled for ("sm_90"); empty where the driver does not tell.
   virtual std::string architecture(int major, int minor, const std::string& pci) const = 0;
 

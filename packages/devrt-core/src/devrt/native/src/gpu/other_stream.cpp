@@ -13,6 +13,10 @@ constexpr std::intptr_t kDefault = 0;
 constexpr std::intptr_t kLegacy = 1;
 constexpr std::intptr_t kOfThread = 2;
 
+// Below it nothing has an address: such a handle would be followed to where nothing is.
+constexpr std::intptr_t kLeastHandle = 4096;
+constexpr Result kInvalidHandle = 400;
+
 std::intptr_t number_of(const StreamHandle* handle) {
   return reinterpret_cast<std::intptr_t>(handle);
 }
@@ -30,7 +34,7 @@ StreamHandle* handle_of(const GpuDevice& device, std::optional<std::intptr_t> nu
     chosen = kDefault;
   }
   const bool is_allowed =
-      chosen > kOfThread || chosen == usual || (!has_null_default && chosen == kOfThread);
+      chosen >= kLeastHandle || chosen == usual || (!has_null_default && chosen == kOfThread);
   if (!is_allowed) {
     throw StatusError(Status(StatusCode::kInvalidArgument,
                              "The stream " + std::to_string(chosen) + " is none of " +
@@ -61,7 +65,25 @@ bool ForeignStream::wait(const ReadyEvent& event) {
 ReadyEvent ForeignStream::record() {
   const Current current(device_->driver(), device_->context());
   device_->check(current.result(), "set_current");
+  check_handle();
   return device_->record_other(handle_);
+}
+
+void ForeignStream::check_handle() const {
+  const Driver& driver = device_->driver();
+  int status = 0;
+  const Result result = driver.call.stream_is_capturing(handle_, &status);
+  if (result == kSuccess) return;
+  if (result != kInvalidHandle) return device_->check(result, "stream_is_capturing");
+  const char* name = driver.error_name(result);
+  throw StatusError(Status(StatusCode::kInvalidArgument,
+                           "The stream " + std::to_string(number_of(handle_)) +
+                               " that the array's owner gives is none of " + device_->name() +
+                               "'s (" + (name ? name : "an invalid handle") +
+                               "): it was destroyed, or is no stream's handle. Have its owner give "
+                               "the handle of the stream that fills the array.")
+                        .during("exchange")
+                        .on(device_->name()));
 }
 
 bool ForeignStream::is_there() const noexcept {

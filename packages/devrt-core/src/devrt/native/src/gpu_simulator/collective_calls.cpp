@@ -11,6 +11,7 @@ struct ThreadGroup {
   int depth = 0;
   CollectiveResult failed = 0;  ///< how a call in it failed: then none of it begins
   CollectiveParts parts;
+  std::vector<RankJoin> joins;
 };
 
 ThreadGroup& thread_group() {
@@ -46,6 +47,10 @@ const char* collective_error_text(CollectiveResult result) {
       return "unhandled error of the driver";
     case 4:
       return "invalid argument";
+    case 5:
+      return "invalid usage";
+    case 6:
+      return "remote process exited or there was a network error";
     default:
       return "unknown error";
   }
@@ -59,6 +64,24 @@ CollectiveResult connect_ranks(const char* function, Handle* ranks, int count, c
   }));
 }
 
+CollectiveResult make_group_id(const char* function, GroupId* id) {
+  return to_result(enter(function, [&](Machine&, const Call&) { *id = new_group_id(); }));
+}
+
+CollectiveResult join_group(const char* function, Handle* rank, int count, const GroupId& id,
+                            int number) {
+  ThreadGroup& group = thread_group();
+  const CollectiveResult result = to_result(enter(function, [&](Machine& machine, const Call&) {
+    if (count < 1 || number < 0) throw Failure{Code::kInvalidValue};
+    const RankJoin join{id, static_cast<std::size_t>(count), static_cast<std::size_t>(number),
+                        chosen_device(machine), rank};
+    if (group.depth > 0) return group.joins.push_back(join);
+    machine.join_groups({join});
+  }));
+  if (group.depth > 0 && result != 0) group.failed = result;
+  return result;
+}
+
 CollectiveResult end_rank(const char* function, Handle rank, bool aborts) {
   return to_result(enter(
       function, [&](Machine& machine, const Call& call) { machine.end_rank(call, rank, aborts); }));
@@ -66,8 +89,9 @@ CollectiveResult end_rank(const char* function, Handle rank, bool aborts) {
 
 CollectiveResult rank_error(const char* function, Handle rank, CollectiveResult* error) {
   *error = 0;
-  return to_result(
-      enter(function, [&](Machine& machine, const Call& call) { machine.check_rank(call, rank); }));
+  return to_result(enter(function, [&](Machine& machine, const Call& call) {
+    *error = machine.rank_error(call, rank);
+  }));
 }
 
 CollectiveResult begin_group(const char* function) {
@@ -77,10 +101,16 @@ CollectiveResult begin_group(const char* function) {
 CollectiveResult end_group(const char* function) {
   ThreadGroup& group = thread_group();
   CollectiveParts parts;
-  if (group.depth > 0 && --group.depth == 0) parts = std::exchange(group.parts, {});
+  std::vector<RankJoin> joins;
+  if (group.depth > 0 && --group.depth == 0) {
+    parts = std::exchange(group.parts, {});
+    joins = std::exchange(group.joins, {});
+  }
   if (const CollectiveResult failed = std::exchange(group.failed, 0)) return failed;
-  return to_result(
-      enter(function, [&](Machine& machine, const Call&) { machine.start_collectives(parts); }));
+  return to_result(enter(function, [&](Machine& machine, const Call&) {
+    machine.join_groups(joins);
+    machine.start_collectives(parts);
+  }));
 }
 
 CollectiveResult take_part(const char* function, CollectivePart part) {

@@ -13,6 +13,10 @@ using CollectiveResult = int;
 CollectiveResult collective_version(int* version);
 const char* collective_error_text(CollectiveResult result);
 CollectiveResult connect_ranks(const char* function, Handle* ranks, int count, const int* devices);
+CollectiveResult make_group_id(const char* function, GroupId* id);
+/// Joins a group by its id, at the end of the thread's group of calls where there is one.
+CollectiveResult join_group(const char* function, Handle* rank, int count, const GroupId& id,
+                            int number);
 CollectiveResult end_rank(const char* function, Handle rank, bool aborts);
 CollectiveResult rank_error(const char* function, Handle rank, CollectiveResult* error);
 CollectiveResult begin_group(const char* function);

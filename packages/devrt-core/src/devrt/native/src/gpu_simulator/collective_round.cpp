@@ -14,10 +14,6 @@ using Bytes = std::vector<std::byte>;
 
 constexpr int kAverage = 4;
 
-bool is_between_two(CollectiveKind kind) {
-  return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
-}
-
 /// How many blocks a part reads and writes; each has the bytes of its elements.
 std::pair<std::size_t, std::size_t> blocks(const CollectivePart& part, std::size_t rank,
                                            std::size_t ranks) {
@@ -43,36 +39,38 @@ bool are_alike(const CollectivePart& a, const CollectivePart& b) {
          a.reduction == b.reduction;
 }
 
-bool fits(const RankPart& sent, const RankPart& received) {
+bool fits(const Piece& sent, const RankPart& received) {
   return sent.given.kind == CollectiveKind::kSend &&
          sent.rank == static_cast<std::size_t>(received.given.other) &&
          received.rank == static_cast<std::size_t>(sent.given.other);
 }
 
-Bytes join(const std::vector<Bytes>& pieces) {
+Bytes join(const std::vector<Piece>& pieces) {
   Bytes whole;
-  for (const Bytes& each : pieces) whole.insert(whole.end(), each.begin(), each.end());
+  for (const Piece& each : pieces) {
+    whole.insert(whole.end(), each.bytes.begin(), each.bytes.end());
+  }
   return whole;
 }
 
-Bytes reduce(const CollectivePart& what, const std::vector<Bytes>& pieces) {
-  Bytes whole = pieces.front();
+Bytes reduce(const CollectivePart& what, const std::vector<Piece>& pieces) {
+  Bytes whole = pieces.front().bytes;
   for (std::size_t i = 1; i < pieces.size(); ++i) {
-    combine(what.type, what.reduction, whole, pieces[i]);
+    combine(what.type, what.reduction, whole, pieces[i].bytes);
   }
   if (what.reduction == kAverage) divide(what.type, whole, pieces.size());
   return whole;
 }
 
 /// Writes to each rank what it receives: of several from one rank, in the order of the calls.
-void deliver(const std::vector<RankPart>& parts, const std::vector<Bytes>& read) {
-  std::vector<bool> is_taken(parts.size());
+void deliver(const std::vector<RankPart>& parts, const std::vector<Piece>& pieces) {
+  std::vector<bool> is_taken(pieces.size());
   for (const RankPart& part : parts) {
     if (part.given.kind != CollectiveKind::kReceive) continue;
     std::size_t i = 0;
-    while (is_taken[i] || !fits(parts[i], part)) ++i;  // there is one: the round fits
+    while (is_taken[i] || !fits(pieces[i], part)) ++i;  // there is one: the round fits
     is_taken[i] = true;
-    part.to.write(read[i]);
+    part.to.write(pieces[i].bytes);
   }
 }
 
@@ -86,13 +84,14 @@ void CollectiveSide::write(std::span<const std::byte> from) const {
   if (bytes > 0) std::memcpy(data(), from.data(), bytes);
 }
 
-void Round::arrive(std::size_t rank, const std::function<void()>& work) {
+void Round::arrive(std::size_t rank, const std::function<int()>& work) {
   std::unique_lock lock(clique->mutex);
   if (!clique->is_aborted[rank] && ++arrived == ranks) {
     lock.unlock();
-    work();
+    const int failed = work();
     lock.lock();
-    is_over = true;
+    is_over = failed == 0;
+    if (failed > 0) clique->failed = failed;
     clique->changed.notify_all();
   }
   clique->changed.wait(lock, [&] { return is_over || clique->is_aborted[rank]; });
@@ -104,6 +103,7 @@ std::string Round::misfit() const {
   if (!is_between_two(first.kind)) {
     const auto differs = [&](const RankPart& part) { return !are_alike(part.given, first); };
     if (std::ranges::any_of(parts, differs)) return "differs from that of another rank";
+    if (clique->link) return "";  // the others' parts are not here
     return parts.size() == clique->devices.size() ? "" : "has no part of some rank";
   }
   using Way = std::tuple<std::size_t, std::size_t, std::size_t>;
@@ -116,17 +116,35 @@ std::string Round::misfit() const {
       received.insert({other, part.rank, part.to.bytes});
     }
   }
-  return sent == received ? "" : "is a send without its receive, or the reverse";
+  return clique->link || sent == received ? "" : "is a send without its receive, or the reverse";
 }
 
-void Round::compute() const {
-  std::vector<Bytes> read;  // all of it first: a rank's sides may be the same
-  for (const RankPart& part : parts) read.push_back(part.from.read());
+std::string Round::misfit(const std::vector<Piece>& pieces) const {
+  const CollectivePart& first = parts.front().given;
+  const auto differs = [&](const Piece& piece) {
+    if (is_between_two(first.kind) != is_between_two(piece.given.kind)) return true;
+    if (!is_between_two(first.kind)) return !are_alike(piece.given, first);
+    if (piece.given.kind == CollectiveKind::kReceive) return false;
+    return std::ranges::any_of(parts, [&](const RankPart& part) {
+      return part.given.kind == CollectiveKind::kReceive && fits(piece, part) &&
+             part.to.bytes != piece.bytes.size();
+    });
+  };
+  return std::ranges::any_of(pieces, differs) ? "differs from that of another process" : "";
+}
+
+std::vector<Piece> Round::read() const {
+  std::vector<Piece> pieces;
+  for (const RankPart& part : parts) pieces.push_back({part.given, part.rank, part.from.read()});
+  return pieces;
+}
+
+void Round::compute(const std::vector<Piece>& pieces) const {
   const CollectivePart& what = parts.front().given;
-  if (is_between_two(what.kind)) return deliver(parts, read);
+  if (is_between_two(what.kind)) return deliver(parts, pieces);
   const bool joins =
       what.kind == CollectiveKind::kAllGather || what.kind == CollectiveKind::kBroadcast;
-  const Bytes whole = joins ? join(read) : reduce(what, read);
+  const Bytes whole = joins ? join(pieces) : reduce(what, pieces);
   for (const RankPart& part : parts) {
     const bool is_scattered = what.kind == CollectiveKind::kReduceScatter;
     part.to.write(std::span(whole).subspan(is_scattered ? part.rank * part.to.bytes : 0));

@@ -45,12 +45,17 @@ struct Round {
   std::size_t arrived = 0;  ///< under the clique's lock
   bool is_over = false;     ///< the same
 
-  /// Has a rank wait until all have come; the last one does the work.
-  void arrive(std::size_t rank, const std::function<void()>& work);
+  /// Has a rank wait until all have come; the last one does the work. That returns 0, or the
+  /// library's result of a failure, after which the ranks wait until they are aborted.
+  void arrive(std::size_t rank, const std::function<int()>& work);
   /// Returns what is wrong with the parts; empty if they fit.
   std::string misfit() const;
-  /// Does what the parts of all ranks come to.
-  void compute() const;
+  /// Returns what is wrong with the parts beside those of other processes; empty if they fit.
+  std::string misfit(const std::vector<Piece>& pieces) const;
+  /// Returns what the parts give.
+  std::vector<Piece> read() const;
+  /// Does what the pieces of all ranks, in their order, come to.
+  void compute(const std::vector<Piece>& pieces) const;
 };
 using RoundRef = std::shared_ptr<Round>;
 

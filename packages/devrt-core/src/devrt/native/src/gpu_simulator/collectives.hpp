@@ -29,12 +29,27 @@ struct CollectivePart {
   Call call{};
 };
 
+/// What a rank gives a collective.
+struct Piece {
+  CollectivePart given{};
+  std::size_t rank = 0;
+  std::vector<std::byte> bytes = {};
+};
+
+class RankLink;
+
 /// Ranks that are connected. Guarded by its own lock, under which nothing else is locked.
 struct Clique {
-  explicit Clique(std::vector<int> given)
-      : devices(std::move(given)), is_aborted(devices.size()), running(devices.size()) {}
+  explicit Clique(std::vector<int> given, std::shared_ptr<RankLink> over = nullptr)
+      : devices(std::move(given)),
+        link(std::move(over)),
+        is_aborted(devices.size()),
+        running(devices.size()) {}
 
   const std::vector<int> devices;  ///< by rank
+  /// Null where all ranks are of this process; else one is, and this connects it with the others.
+  const std::shared_ptr<RankLink> link;
+  int failed = 0;  ///< the library's result that a rank's part had
   std::mutex mutex;
   std::condition_variable changed;
   std::vector<bool> is_aborted;  ///< by rank
@@ -50,6 +65,10 @@ struct CliqueRank {
 /// The calls that a group collects, which begin together.
 using CollectiveParts = std::vector<CollectivePart>;
 
+/// Whether a kind of part is a send or a receive.
+inline bool is_between_two(CollectiveKind kind) {
+  return kind == CollectiveKind::kSend || kind == CollectiveKind::kReceive;
+}
 /// Returns the bytes of an element. Throws for a type that the library does not have.
 std::size_t collective_itemsize(int type);
 /// Combines elements of a type into those that are there. Throws for an unknown reduction.

@@ -15,6 +15,8 @@ std::string_view platform_name();
 /// Makes a device the calling thread's own, as the driver's call for that does. Defined by the
 /// library.
 void choose_device(Machine& machine, int device);
+/// Returns which device is the calling thread's own. Defined by the library.
+int chosen_device(Machine& machine);
 
 /// Runs a call of a driver's function on the machine and returns how it ended: as the settings want
 /// it to fail, refused in a forked child, after the process's exit, before `initialize`, or within

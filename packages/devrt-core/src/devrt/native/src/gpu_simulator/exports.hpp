@@ -17,21 +17,10 @@ struct Location {
   int type;  // 1: a device
   int device;
 };
-/// How a pool is to be made; what follows is of no use here.
-struct PoolProperties {
-  int allocation_type;
-  int handle_types;
-  Location location;
-};
 struct PoolAccess {
   Location location;
   int flags;
 };
-
-inline Handle make_pool(Machine& machine, const PoolProperties& properties) {
-  need(properties.allocation_type == 1 && properties.location.type == 1);
-  return machine.make_pool(properties.location.device);
-}
 
 /// Sets 1 to 3: how freed bytes are used again; 4: the threshold; 6 and 8: marks, back to what is
 /// now.

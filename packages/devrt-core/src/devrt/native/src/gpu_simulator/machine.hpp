@@ -17,6 +17,7 @@
 #include "gpu_simulator/memory.hpp"
 #include "gpu_simulator/module.hpp"
 #include "gpu_simulator/pool.hpp"
+#include "gpu_simulator/rank_link.hpp"
 #include "gpu_simulator/report.hpp"
 #include "gpu_simulator/stream.hpp"
 #include "gpu_simulator/types.hpp"
@@ -131,9 +132,13 @@ class Machine : public std::enable_shared_from_this<Machine> {
   // Collectives (machine_collectives.cpp).
   /// Connects devices; returns the communicator of each.
   std::vector<Handle> make_clique(std::vector<int> devices);
+  /// Connects devices with those of other processes, and sets the communicator of each; waits for
+  /// the others.
+  void join_groups(const std::vector<RankJoin>& joins);
   /// Destroys a communicator; one that `aborts` has the work that waits for others end.
   void end_rank(const Call& call, Handle rank, bool aborts);
-  void check_rank(const Call& call, Handle rank);
+  /// Returns the library's result of a part that failed after its call; 0 for none.
+  int rank_error(const Call& call, Handle rank);
   void start_collectives(const CollectiveParts& parts);
 
  private:
@@ -182,7 +187,10 @@ class Machine : public std::enable_shared_from_this<Machine> {
   RankPart rank_part(const CollectivePart& given);
   CollectiveSide collective_side(const Call& call, int device, Address address, std::size_t bytes);
   void start_round(const RoundRef& round);
-  void run_round(const Round& round);
+  int run_round(const Round& round);
+  std::vector<Piece> read_pieces(const Round& round);
+  int exchange(const Round& round, std::vector<Piece>& pieces);
+  void write_results(const Round& round, const std::vector<Piece>& pieces);
   /// Finds a kernel that can be launched so.
   Kernel kernel_for(const Call& call, const Launch& launch, Handle handle);
   void launch_in_program(const Call& call, const Launch& launch, Handle handle);

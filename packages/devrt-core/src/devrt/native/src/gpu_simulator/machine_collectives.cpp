@@ -6,6 +6,14 @@
 #include "gpu_simulator/machine.hpp"
 
 namespace devrt::gpu_simulator {
+namespace {
+
+// How the libraries number failures that are no call's.
+constexpr int kInvalidUsage = 5;
+constexpr int kRemoteError = 6;
+constexpr int kAbortedRank = -1;  // never seen by anyone
+
+}  // namespace
 
 std::vector<Handle> Machine::make_clique(std::vector<int> devices) {
   const Lock lock(state_);
@@ -21,6 +29,27 @@ std::vector<Handle> Machine::make_clique(std::vector<int> devices) {
     ranks_[ranks.back()] = {clique, i};
   }
   return ranks;
+}
+
+void Machine::join_groups(const std::vector<RankJoin>& joins) {
+  std::vector<std::shared_ptr<RankLink>> links;
+  for (const RankJoin& each : joins) {
+    const Lock lock(state_);
+    check_device(each.device);
+    check_health(each.device);
+    if (each.number >= each.size) throw Failure{Code::kInvalidValue};
+    links.push_back(std::make_shared<RankLink>(each.id, each.size, each.number));
+  }
+  for (const auto& link : links) link->connect();
+  for (const auto& link : links) link->accept();
+  const Lock lock(state_);
+  for (std::size_t i = 0; i < joins.size(); ++i) {
+    const RankJoin& each = joins[i];
+    std::vector<int> devices(each.size, -1);  // of the others, that is another process's affair
+    devices[each.number] = each.device;
+    *each.rank = new_handle();
+    ranks_[*each.rank] = {std::make_shared<Clique>(std::move(devices), links[i]), each.number};
+  }
 }
 
 void Machine::end_rank(const Call& call, Handle handle, bool aborts) {
@@ -40,9 +69,12 @@ void Machine::end_rank(const Call& call, Handle handle, bool aborts) {
   rank.clique->changed.notify_all();
 }
 
-void Machine::check_rank(const Call& call, Handle handle) {
+int Machine::rank_error(const Call& call, Handle handle) {
   const Lock lock(state_);
-  if (!ranks_.contains(handle)) refuse_handle(call, handle, "communicator");
+  const auto found = ranks_.find(handle);
+  if (found == ranks_.end()) refuse_handle(call, handle, "communicator");
+  const std::lock_guard of_clique(found->second.clique->mutex);
+  return found->second.clique->failed;
 }
 
 void Machine::end_ranks() {
@@ -109,25 +141,56 @@ void Machine::start_round(const RoundRef& round) {
       ++round->clique->running[rank];
     }
     enqueue(stream, part->from.moment, join_default(*stream),
-            [this, round, rank](Code) { round->arrive(rank, [&] { run_round(*round); }); });
+            [this, round, rank](Code) { round->arrive(rank, [&] { return run_round(*round); }); });
   }
 }
 
-void Machine::run_round(const Round& round) {
+std::vector<Piece> Machine::read_pieces(const Round& round) {
   const Lock memory(bytes_);
-  const auto for_each_side = [&](auto side_of, const auto& body) {
-    const Lock state(state_);
-    for (const RankPart& part : round.parts) {
-      if (const CollectiveSide& side = part.*side_of; side.bytes > 0) body(side);
-    }
+  const Lock state(state_);
+  for (const RankPart& part : round.parts) {
+    const CollectiveSide& side = part.from;
+    if (side.bytes > 0) note_read(*side.allocation, side.begin(), side.end(), *side.moment);
+  }
+  return round.read();
+}
+
+void Machine::write_results(const Round& round, const std::vector<Piece>& pieces) {
+  const Lock memory(bytes_);
+  round.compute(pieces);
+  const Lock state(state_);
+  for (const RankPart& part : round.parts) {
+    const CollectiveSide& side = part.to;
+    if (side.bytes > 0) side.allocation->written.add(side.begin(), side.end());
+  }
+}
+
+int Machine::exchange(const Round& round, std::vector<Piece>& pieces) {
+  Clique& clique = *round.clique;
+  const std::size_t rank = round.parts.front().rank;
+  const auto is_aborted = [&] {
+    const std::lock_guard of_clique(clique.mutex);
+    return bool{clique.is_aborted[rank]};
   };
-  for_each_side(&RankPart::from, [&](const CollectiveSide& side) {
-    note_read(*side.allocation, side.begin(), side.end(), *side.moment);
-  });
-  round.compute();
-  for_each_side(&RankPart::to, [](const CollectiveSide& side) {
-    side.allocation->written.add(side.begin(), side.end());
-  });
+  const Exchanged ended = clique.link->exchange(pieces, is_aborted);
+  if (ended == Exchanged::kAborted) return kAbortedRank;
+  if (ended == Exchanged::kPeerGone) return kRemoteError;
+  const std::string why = round.misfit(pieces);
+  if (why.empty()) return 0;
+  const Lock state(state_);
+  const Call& call = round.parts.front().given.call;
+  reports_.add("collective that hangs",
+               std::string(call.function) + " (call " + std::to_string(call.number) + ") " + why);
+  return kInvalidUsage;
+}
+
+int Machine::run_round(const Round& round) {
+  std::vector<Piece> pieces = read_pieces(round);
+  if (round.clique->link) {
+    if (const int failed = exchange(round, pieces)) return failed;
+  }
+  write_results(round, pieces);
+  return 0;
 }
 
 void Machine::start_collectives(const CollectiveParts& given) {

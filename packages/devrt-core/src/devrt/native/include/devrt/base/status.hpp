@@ -30,7 +30,7 @@ enum class StatusCode : int {
 };
 
 /// A finer cause within a code; maps to the `reason` of `devrt.errors.from_status`.
-enum class Reason { kNone, kDeleted, kClosed, kType, kForked };
+enum class Reason { kNone, kDeleted, kClosed, kType, kForked, kPeer };
 
 /// Returns the name that `devrt.errors.from_status` knows the reason by.
 constexpr const char* reason_name(Reason reason) noexcept {
@@ -43,6 +43,8 @@ constexpr const char* reason_name(Reason reason) noexcept {
       return "type";
     case Reason::kForked:
       return "forked";
+    case Reason::kPeer:
+      return "peer";
     case Reason::kNone:
       break;
   }
