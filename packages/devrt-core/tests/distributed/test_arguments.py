@@ -54,6 +54,8 @@ def client():
         (lambda c: c.wait_at_barrier("b", 1000, ["a"]), InvalidTypeError, "process_ids"),
         (lambda c: c.wait_at_barrier("b", 1000, [1 << 40]), InvalidArgumentError, "of no job"),
         (lambda c: c.get_live_nodes(3), InvalidTypeError, "process_ids"),
+        (lambda c: c.key_value_set("k", "x", "no"), InvalidTypeError, "allow_overwrite"),
+        (lambda c: c.key_value_set_bytes("k", b"x", 1 << 70), InvalidTypeError, "allow_overwrite"),
     ],
 )
 def test_calls_refuse_what_they_cannot_take(client, call, kind, words):
@@ -72,6 +74,17 @@ def test_a_wait_may_be_as_long_as_one_likes(client, timeout):
     client.key_value_set("there", "1", True)
     assert client.blocking_key_value_get("there", timeout) == "1"
     client.wait_at_barrier("long", timeout)
+
+
+def test_a_value_that_is_no_text_is_named(client):
+    client.key_value_set_bytes("binary/one", b"\xff")
+    for call in (
+        lambda: client.key_value_dir_get("binary"),
+        lambda: client.key_value_try_get("binary/one"),
+        lambda: client.blocking_key_value_get("binary/one", 1000),
+    ):
+        with pytest.raises(InvalidArgumentError, match="key 'binary/one' is no text of UTF-8"):
+            call()
 
 
 def test_an_address_of_ipv6_is_joined():
@@ -127,6 +140,28 @@ def _has_ipv6():
         (lambda: joined(shutdown_timeout_seconds=0), InvalidArgumentError, "more than 0"),
         (lambda: joined(heartbeat_timeout_seconds=0), InvalidArgumentError, "more than 0"),
         (lambda: joined(recoverable="x"), InvalidTypeError, "True or False"),
+        *(
+            (
+                lambda make=make, name=name, value=value: make(**{name: value}),
+                InvalidTypeError,
+                name,
+            )
+            for make, names in (
+                (joined, ("allow_remote", "abort_on_loss", "missed_heartbeat_callback")),
+                (joined, ("journal", "verify_secure_credentials", "mtls_peer_uri_prefix")),
+                (lambda **x: service_of("localhost:0", 1, **x), ("allow_remote", "recoverable")),
+                (lambda **x: service_of("localhost:0", 1, **x), ("journal", "bounds", "etcd_user")),
+                (lambda **x: service_of("localhost:0", 1, **x), ("mtls_peer_uri_prefix",)),
+                (lambda **x: client_of("localhost:1", 0, **x), ("use_compression", "recoverable")),
+                (lambda **x: client_of("localhost:1", 0, **x), ("shutdown_on_destruction",)),
+                (lambda **x: client_of("localhost:1", 0, **x), ("missed_heartbeat_callback",)),
+                (lambda **x: client_of("localhost:1", 0, **x), ("abort_on_loss", "mtls_ca_file")),
+            )
+            for name in names
+            for value in (5, [1])
+        ),
+        (lambda: joined(local_device_ids=True), InvalidTypeError, "local_device_ids"),
+        (lambda: joined(journal="a\0b", recoverable=True), InvalidArgumentError, "journal is no"),
         (
             lambda: distributed.initialize("localhost:1", 2, 1, initialization_timeout="x"),
             InvalidTypeError,

@@ -42,6 +42,19 @@ def test_4096_processes_of_which_17_never_come():
     assert outcomes[0].missing == sorted(absent)
 
 
+def test_who_shut_down_is_not_reported_as_lost():
+    cluster, clock = formed(3)
+    clock.now = 11
+    for number in (0, 1):
+        cluster.heartbeat(number, 100 + number)
+    cluster.tick()
+    cluster.leave(0, print)
+    found = []
+    cluster.arrive("all", 1, 60, [], found.append)
+    assert found[0].processes == [2]
+    assert "process 2 gave no sign" in found[0].message
+
+
 def test_a_barrier_fails_only_for_those_that_wait_for_the_lost():
     cluster, clock = formed(4)
     among_others, with_lost = [], []

@@ -133,7 +133,7 @@ def started(tmp_path):
     pytest.importorskip("grpc", reason="needs the extra 'distributed'")
     from devrt.distributed.ports import free_port
 
-    def start(count, text):
+    def start(count, text, **how):
         path = tmp_path / "script.py"
         port = free_port("localhost")
         head = f"""
@@ -155,6 +155,7 @@ def refused(call):
                 stdout=subprocess.PIPE,
                 stderr=subprocess.PIPE,
                 text=True,
+                **how,
             )
             for n in range(count)
         ]
@@ -181,6 +182,83 @@ def test_a_rank_that_dies_breaks_connections_of_gloo(started):
         error, soon = outputs[me][0].splitlines()
         assert error.startswith("PeerLostError: all_gather over Gloo failed: a process is gone")
         assert soon == "True"
+
+
+STALLS = """
+import os, signal
+from devrt.distributed import collectives
+c = collectives.connect("gloo", timeout=600)
+c.barrier()
+print("ready", flush=True)
+sys.stdin.readline()
+print(refused(c.barrier))
+print(refused(c.barrier))
+"""
+
+
+@pytest.mark.usefixtures("gloo")
+def test_a_rank_that_is_stopped_is_an_error_of_the_others(started):
+    children = started(3, STALLS, stdin=subprocess.PIPE)
+    assert [child.stdout.readline() for child in children] == ["ready\n"] * 3
+    children[2].send_signal(signal.SIGSTOP)
+    outputs = [child.communicate("\n", timeout=100)[0] for child in children[:2]]
+    children[2].kill()
+    children[2].communicate()
+    for output in outputs:
+        first, second = output.splitlines()
+        assert first.startswith("PeerLostError: all_gather over Gloo failed")
+        assert "Lost: process 2." in first
+        assert second == first
+
+
+@pytest.mark.usefixtures("gloo")
+def test_the_end_of_the_service_names_the_process_that_had_it(started):
+    children = started(3, STALLS, stdin=subprocess.PIPE)
+    assert [child.stdout.readline() for child in children] == ["ready\n"] * 3
+    children[0].kill()
+    outputs = [child.communicate("\n", timeout=100)[0] for child in children]
+    for output in outputs[1:]:
+        first, _ = output.splitlines()
+        assert first.startswith("PeerLostError: all_gather over Gloo failed")
+        assert "Lost: process 0. The job's service is gone too" in first
+
+
+INTERRUPTED = """
+import os, signal
+from devrt.distributed import collectives
+c = collectives.connect("gloo", timeout=600)
+c.barrier()
+if me == 0:
+    own = c.gather_bytes
+    def interrupted(x):
+        found = own(x)
+        signal.raise_signal(signal.SIGINT)  # as it comes in the middle of an operation
+        return found
+    c.gather_bytes = interrupted
+    try: c.all_reduce([np.ones(3)])
+    except KeyboardInterrupt: print("KeyboardInterrupt")
+    c.gather_bytes = own
+else:
+    print(refused(lambda: c.all_reduce([np.ones(3)])))
+print(refused(lambda: c.all_reduce([np.ones(4)])))
+another = collectives.connect("gloo", timeout=60)
+print(another.all_reduce([np.ones(1)]))
+distributed.shutdown()
+"""
+
+
+@pytest.mark.usefixtures("gloo")
+def test_an_interrupted_operation_ends_the_communicator_of_all(started):
+    children = started(2, INTERRUPTED)
+    (mine, _), (theirs, _) = [child.communicate(timeout=100) for child in children]
+    first, second, third = mine.splitlines()
+    assert first == "KeyboardInterrupt"
+    assert second.startswith("DistributedError: all_reduce failed: an earlier operation of this")
+    assert third == "[array([2.])]"
+    lost, again, third = theirs.splitlines()
+    assert lost.startswith("PeerLostError: all_reduce over Gloo failed")
+    assert again == lost
+    assert third == "[array([2.])]"
 
 
 def test_what_cannot_be_connected_says_why(monkeypatch):

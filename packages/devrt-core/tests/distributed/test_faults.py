@@ -143,6 +143,58 @@ def test_a_process_that_was_stopped_learns_that_it_was_lost(service_of, peers):
     client.shutdown()
 
 
+def test_who_outlives_a_loss_stays_alive(peers):
+    with xla_client.get_distributed_runtime_service(
+        "localhost:0", 2, heartbeat_timeout=HEARTBEAT
+    ) as service:
+        client, peer = joined(service, 0), peers(service, 1)
+        client.connect()
+        assert peer.line() == "connected"
+        peer.send("SIGKILL")
+        with pytest.raises(PeerLostError):
+            client.blocking_key_value_get("never", 60_000)
+        age, former = 0.0, -1.0
+        while age >= former:  # until there is another sign of life
+            process = service.status()["processes"][0]
+            assert process["state"] == "connected"
+            age, former = process["heartbeat_age"], age
+        assert list(client.get_live_nodes([])) == [0]
+        client.shutdown()
+
+
+STOPPABLE = """
+    import sys
+    from devrt import xla_client
+    service = xla_client.get_distributed_runtime_service("localhost:0", 1, heartbeat_timeout=60)
+    print(service.address, flush=True)
+    sys.stdin.readline()
+"""
+
+
+def test_no_call_waits_for_a_service_that_is_lost():
+    command = [sys.executable, "-c", textwrap.dedent(STOPPABLE)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as process:
+        address = process.stdout.readline().strip()
+        reported = queue.SimpleQueue()
+        client = xla_client.get_distributed_runtime_client(
+            address, 0, rpc_timeout=600, heartbeat_timeout=1,
+            missed_heartbeat_callback=reported.put)  # fmt: skip
+        client.connect()
+        process.send_signal(signal.SIGSTOP)
+        loss = reported.get(timeout=30)
+        for call in (
+            lambda: client.key_value_try_get("k"),
+            lambda: client.key_value_set("k", "v"),
+            lambda: client.wait_at_barrier("b", 600_000),
+        ):
+            with pytest.raises(DistributedError) as caught:
+                call()
+            assert caught.value.message == loss.message
+        client.shutdown()
+        process.kill()
+
+
 def test_what_a_process_did_last_is_in_the_error(service_of, peers):
     service = service_of(2)
     client, peer = joined(service, 0), peers(service, 1)

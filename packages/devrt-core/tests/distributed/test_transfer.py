@@ -264,6 +264,8 @@ def test_values_that_are_none(client, pair):
         server.await_pull(13, [np.ones(3)])
     with pytest.raises(InvalidTypeError, match="ShapeDtypeStruct"):
         connection.pull(13, [3])
+    with pytest.raises(InvalidTypeError, match="allow_remote must be True or False"):
+        transfer.start_transfer_server(client, allow_remote="False")
     column_major = Format(Layout((1, 0)), SingleDeviceSharding(client.devices()[0]))
     with pytest.raises(UnimplementedError, match="layout"):
         connection.pull(13, devrt.ShapeDtypeStruct((2, 2), "float32", sharding=column_major))

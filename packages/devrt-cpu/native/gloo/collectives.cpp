@@ -29,6 +29,7 @@ using Reduce = gloo::AllreduceOptions::Func;
 
 /// Gloo's own operations have small numbers; its slots are 64 bits.
 constexpr std::uint64_t kSlot = std::uint64_t{0x7d} << 56;
+constexpr std::uint64_t kInterruptSlot = std::uint64_t{0x7e} << 56;  // on which nothing is sent
 constexpr std::size_t kLongestAddress = 1 << 16;
 
 /// A key that could not be set, or did not come.
@@ -182,6 +183,21 @@ int devrt_gloo_connect(int rank, int size, const char* host, std::int64_t timeou
 }
 
 void devrt_gloo_close(DevrtGlooGroup* group) { delete group; }
+
+void devrt_gloo_interrupt(DevrtGlooGroup* group) {
+  // A wait that is over its time ends all connections of its group; Gloo has no other way to. One
+  // on a connection that is closed already ends none, so each rank's is tried.
+  DevrtGlooError unread{nullptr, 0};
+  for (int rank = 0; rank < group->context->size; ++rank) {
+    if (rank == group->context->rank) continue;
+    guarded(&unread, [&] {
+      char nothing = 0;
+      const auto never = group->context->createUnboundBuffer(&nothing, sizeof(nothing));
+      never->recv(rank, kInterruptSlot);
+      never->waitRecv(std::chrono::milliseconds(1));
+    });
+  }
+}
 
 int devrt_gloo_all_reduce(DevrtGlooGroup* group, void* data, std::size_t count, char dtype, char op,
                           DevrtGlooError* error) {

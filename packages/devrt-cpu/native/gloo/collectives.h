@@ -35,6 +35,8 @@ struct DevrtGlooGroup;
 int devrt_gloo_connect(int rank, int size, const char* host, std::int64_t timeout_ms,
                        const DevrtGlooStore* store, DevrtGlooGroup** group, DevrtGlooError* error);
 void devrt_gloo_close(DevrtGlooGroup* group);
+/// Ends the connections, from any thread: what waits fails, here and at the other ranks.
+void devrt_gloo_interrupt(DevrtGlooGroup* group);
 
 /// Reduces `count` elements in place. `dtype` is NumPy's letter, `op` one of `+*<>`.
 int devrt_gloo_all_reduce(DevrtGlooGroup* group, void* data, std::size_t count, char dtype, char op,

@@ -11,6 +11,7 @@ import ctypes
 import functools
 import importlib.util
 import os
+import threading
 from collections.abc import Callable
 from typing import Any
 
@@ -95,6 +96,7 @@ class GlooCollectives(HostCollectives):
     """
 
     engine = "gloo"
+    ends_at_failure = True
 
     def __init__(
         self, client: Any, rank: int, size: int, name: str, host: str, timeout: float, checks: bool
@@ -102,6 +104,7 @@ class GlooCollectives(HostCollectives):
         super().__init__(rank, size, checks)
         self._native = _library(_path() or _LIBRARY)
         self._group = ctypes.c_void_p()
+        self._end_lock = threading.Lock()
         milliseconds = max(1, round(timeout * 1000))
         keys = _Keys(client, f"devrt/gloo/{name}", milliseconds)
         try:
@@ -184,10 +187,17 @@ class GlooCollectives(HostCollectives):
             self._exchange(out, _NOBODY, out, source, tag)
         return out
 
+    def interrupt(self) -> None:
+        """End the connections: what waits for other ranks fails, here and there."""
+        with self._end_lock:
+            if self._group:
+                self._native.devrt_gloo_interrupt(self._group)
+
     def end(self) -> None:
         """Close the connections."""
-        group, self._group = self._group, ctypes.c_void_p()
-        self._native.devrt_gloo_close(group)
+        with self._end_lock:
+            group, self._group = self._group, ctypes.c_void_p()
+            self._native.devrt_gloo_close(group)
 
     def _exchange(self, x: Array, to: int, out: Array, source: int, tag: int) -> None:
         size = ctypes.c_size_t(x.size)
@@ -265,4 +275,5 @@ def _path() -> str | None:
 def _library(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
     library.devrt_gloo_close.restype = None
+    library.devrt_gloo_interrupt.restype = None
     return library

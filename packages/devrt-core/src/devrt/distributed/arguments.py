@@ -4,16 +4,21 @@ from __future__ import annotations
 
 import math
 import numbers as kinds
-from collections.abc import Iterable
+import os
+from collections.abc import Callable, Iterable
 from operator import index
-from typing import Any
+from typing import Any, TypeVar
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [
+    "callback",
     "count",
+    "decoded",
     "device_ids",
+    "file",
     "flag",
+    "instance",
     "milliseconds",
     "number",
     "octets",
@@ -25,9 +30,57 @@ __all__ = [
     "text",
 ]
 
+Kind = TypeVar("Kind")
+
 _LONGEST_MS = (1 << 31) - (1 << 20)  # 24 days: what the calls of systems for sockets take
 
 _MOST_PROCESSES = 1 << 20
+
+
+def decoded(value: bytes, key: str) -> str:
+    """Return the text of a key's value."""
+    try:
+        return value.decode()
+    except UnicodeDecodeError as error:
+        msg = f"the value of key {key!r} is no text of UTF-8: {error}. Use the method of _bytes."
+        raise InvalidArgumentError(msg, argument="key", key=key) from error
+
+
+def file(value: Any, name: str) -> str | None:
+    """Return the path of a file, or None for none."""
+    try:
+        path = None if value is None else os.fsdecode(value)
+    except TypeError as error:
+        msg = f"{name} must be the path of a file, not {value!r}."
+        raise InvalidTypeError(msg, argument=name) from error
+    if path is not None and (not path or "\0" in path or not _is_text(path)):
+        msg = f"{name} is no path of a file: {path!r}."
+        raise InvalidArgumentError(msg, argument=name)
+    return path
+
+
+def callback(value: Any, name: str) -> Callable[[Exception], Any] | None:
+    """Return a function to call with an error, or None for none."""
+    if value is not None and not callable(value):
+        msg = f"{name} must be a function of one argument, the error, not {value!r}."
+        raise InvalidTypeError(msg, argument=name)
+    return value  # type: ignore[no-any-return]
+
+
+def instance(value: Any, kind: type[Kind], name: str) -> Kind:
+    """Return an object of devrt's own."""
+    if not isinstance(value, kind):
+        msg = f"{name} must be devrt.distributed.{kind.__name__}, not {value!r}."
+        raise InvalidTypeError(msg, argument=name)
+    return value
+
+
+def _is_text(value: str) -> bool:
+    try:
+        value.encode()
+    except UnicodeEncodeError:
+        return False
+    return True
 
 
 def text(value: Any, name: str) -> str:
@@ -143,6 +196,9 @@ def device_ids(value: Any) -> list[int] | None:
     name = "local_device_ids"
     if value is None:
         return None
+    if isinstance(value, bool):
+        msg = f"{name} must be an integer or several, not {value!r}."
+        raise InvalidTypeError(msg, argument=name)
     is_many = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
     found = [number(one, f"each of {name}") for one in (value if is_many else [value])]
     if not found or min(found) < 0 or len(set(found)) < len(found):

@@ -8,9 +8,19 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt._support.record import record
-from devrt.distributed.arguments import milliseconds, number, octets, process, processes, text
+from devrt.distributed.arguments import (
+    decoded,
+    flag,
+    milliseconds,
+    number,
+    octets,
+    process,
+    processes,
+    text,
+)
 from devrt.distributed.direct.link import DirectLink
 from devrt.distributed.engines import Location, check_security, location_of
+from devrt.distributed.forking import ForkedSession, renounced_by_children
 from devrt.distributed.link import Link
 from devrt.distributed.security import Security
 from devrt.distributed.session import Session
@@ -41,6 +51,11 @@ class DistributedRuntimeClient:
     `get_distributed_runtime_client` makes one and describes the parameters. Any thread may call
     any method. Where a process or the service is lost, calls that wait raise; nothing ends this
     process.
+
+    Attributes
+    ----------
+    service_process : int or None
+        The process whose end is that of the service, where that is known to be another one.
     """
 
     def __init__(
@@ -56,11 +71,21 @@ class DistributedRuntimeClient:
     ) -> None:
         location = location_of(text(address, "address"))
         node_id = process(node_id, "node_id")
+        self.service_process: int | None = None
         self._times = times
         self._size = num_processes
-        self._session = _session(location, node_id, times, security, on_loss, use_compression)
+        self._session: Session = _session(
+            location, node_id, times, security, on_loss, use_compression
+        )
+        self._parents: Session | None = None  # kept: its end would not be without effects
         how = self._session.leave if shutdown_on_destruction else self._session.close
         self._end = weakref.finalize(self, _quietly, how, times.shutdown)
+        renounced_by_children(self)
+
+    def renounce(self) -> None:
+        """Give up the connection, which is another process's: called in the child of a fork."""
+        self._end.detach()
+        self._parents, self._session = self._session, ForkedSession()
 
     def connect(self) -> None:
         """Join the cluster; return when every process has.
@@ -95,7 +120,7 @@ class DistributedRuntimeClient:
         PeerLostError
             If a process of the cluster is lost meanwhile.
         """
-        return self.blocking_key_value_get_bytes(key, timeout_in_ms).decode()
+        return decoded(self.blocking_key_value_get_bytes(key, timeout_in_ms), key)
 
     def blocking_key_value_get_bytes(self, key: str, timeout_in_ms: int) -> bytes:
         """Return the bytes of a key; wait for it to be set."""
@@ -104,7 +129,7 @@ class DistributedRuntimeClient:
 
     def key_value_try_get(self, key: str) -> str:
         """Return the text of a key; ``NOT_FOUND`` if it is not there."""
-        return self.key_value_try_get_bytes(key).decode()
+        return decoded(self.key_value_try_get_bytes(key), key)
 
     def key_value_try_get_bytes(self, key: str) -> bytes:
         """Return the bytes of a key; ``NOT_FOUND`` if it is not there."""
@@ -112,15 +137,17 @@ class DistributedRuntimeClient:
 
     def key_value_set(self, key: str, value: str, allow_overwrite: bool = False) -> None:
         """Set a key; ``ALREADY_EXISTS`` if it is there and may not be overwritten."""
-        self._session.set(text(key, "key"), text(value, "value").encode(), allow_overwrite)
+        overwrite = flag(allow_overwrite, "allow_overwrite")
+        self._session.set(text(key, "key"), text(value, "value").encode(), overwrite)
 
     def key_value_set_bytes(self, key: str, value: bytes, allow_overwrite: bool = False) -> None:
         """Set a key to bytes."""
-        self._session.set(text(key, "key"), octets(value), allow_overwrite)
+        overwrite = flag(allow_overwrite, "allow_overwrite")
+        self._session.set(text(key, "key"), octets(value), overwrite)
 
     def key_value_dir_get(self, key: str) -> list[tuple[str, str]]:
         """Return the keys below one and their texts, by key."""
-        return [(name, value.decode()) for name, value in self.key_value_dir_get_bytes(key)]
+        return [(name, decoded(value, name)) for name, value in self.key_value_dir_get_bytes(key)]
 
     def key_value_dir_get_bytes(self, key: str) -> list[tuple[str, bytes]]:
         """Return the keys below one and their bytes, by key."""

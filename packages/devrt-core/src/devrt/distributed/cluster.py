@@ -176,7 +176,8 @@ class Cluster:
         barrier.arrive(number, done)
         gone = [n for n in expected if self.nodes[n].state in {"lost", "left", "leaving"}]
         if gone:
-            self._end_barrier(name, self._loss(f"barrier {name!r}", gone))
+            lost = [n for n in gone if self.nodes[n].state == "lost"]
+            self._end_barrier(name, self._loss(f"barrier {name!r}", lost or gone))
         elif barrier.is_complete:
             self._end_barrier(name, None)
 

@@ -60,6 +60,7 @@ class Connection(Link):
     def call(self, method: str, request: Any, seconds: float) -> Any:
         """Make a call that waits for no other process."""
         request.incarnations.CopyFrom(self._ids)
+        self._check_service()
         if self._resumes:
             return self._repeated(method, request, seconds, method)
         try:
@@ -72,6 +73,7 @@ class Connection(Link):
         self._check_joined(what)
         if self._is_over and self.loss is not None:
             raise self.loss.fresh()
+        self._check_service()
         request.incarnations.CopyFrom(self._ids)
         return self._repeated(method, request, seconds, what)
 

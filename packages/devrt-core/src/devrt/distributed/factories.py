@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
+import os
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from devrt.distributed.aborting import aborting
-from devrt.distributed.arguments import seconds, secret
+from devrt.distributed.arguments import callback, file, flag, instance, seconds
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
-from devrt.distributed.security import Bounds, Security
+from devrt.distributed.security import Bounds, given_security
 
 if TYPE_CHECKING:
     from devrt.distributed.services import AnyService
@@ -35,7 +36,7 @@ def get_distributed_runtime_service(
     etcd_user: str | None = None,
     etcd_password: str | None = None,
     bounds: Bounds | None = None,
-    journal: str | None = None,
+    journal: str | os.PathLike[str] | None = None,
 ) -> AnyService:
     """Start the coordination service of a cluster, in a thread of this process.
 
@@ -91,18 +92,25 @@ def get_distributed_runtime_service(
         register=_given(cluster_register_timeout, 3600, "cluster_register_timeout"),
         shutdown=_given(shutdown_timeout, 300, "shutdown_timeout"),
     )
-    security = Security(
+    security = given_security(
         mtls_cert_file,
         mtls_key_file,
         mtls_ca_file,
         mtls_peer_uri_prefix,
-        secret(token),
-        bool(verify_secure_credentials),
+        token,
+        verify_secure_credentials,
         etcd_user,
         etcd_password,
     )
     return begun(
-        address, num_nodes, limits, bool(recoverable), allow_remote, security, bounds, journal
+        address,
+        num_nodes,
+        limits,
+        _flag(recoverable, "recoverable"),
+        flag(allow_remote, "allow_remote"),
+        security,
+        bounds if bounds is None else instance(bounds, Bounds, "bounds"),
+        file(journal, "journal"),
     )
 
 
@@ -178,19 +186,27 @@ def get_distributed_runtime_client(
         shutdown=_given(shutdown_timeout, 300, "shutdown_timeout"),
         heartbeat=_given(heartbeat_timeout, 100, "heartbeat_timeout"),
     )
-    is_verified = bool(verify_secure_credentials)
     files = (mtls_cert_file, mtls_key_file, mtls_ca_file)
-    security = Security(*files, None, secret(token), is_verified, etcd_user, etcd_password)
+    # The prefix is taken as jaxlib's is: it is the service that checks one.
+    security = given_security(
+        *files, None, token, verify_secure_credentials, etcd_user, etcd_password
+    )
+    on_loss = callback(missed_heartbeat_callback, "missed_heartbeat_callback")
+    _flag(recoverable, "recoverable")
     return DistributedRuntimeClient(
         address,
         node_id,
         times,
         security,
-        aborting(missed_heartbeat_callback) if abort_on_loss else missed_heartbeat_callback,
-        bool(shutdown_on_destruction),
-        bool(use_compression),
+        aborting(on_loss) if flag(abort_on_loss, "abort_on_loss") else on_loss,
+        _flag(shutdown_on_destruction, "shutdown_on_destruction"),
+        _flag(use_compression, "use_compression"),
     )
 
 
 def _given(value: float | None, default: float, name: str) -> float:
     return default if value is None else seconds(value, name)
+
+
+def _flag(value: bool | None, name: str) -> bool:
+    return False if value is None else flag(value, name)

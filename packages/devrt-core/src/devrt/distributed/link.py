@@ -139,6 +139,11 @@ class Link(abc.ABC):
         self._interrupt()
         self._close()
 
+    def _check_service(self) -> None:
+        """Raise where the service is lost: no call waits for that a second time."""
+        if self.loss is not None and not isinstance(self.loss, PeerLostError):
+            raise self.loss.fresh()
+
     def _check_joined(self, what: str) -> None:
         if not self.is_joined:
             words = f"{what} needs connect() first, and no shutdown()."

@@ -10,12 +10,13 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.record import record
+from devrt.distributed.arguments import file, flag, secret, text
 from devrt.errors import InvalidArgumentError, StatusCode
 
 if TYPE_CHECKING:
     import ssl
 
-__all__ = ["Bounds", "Security", "bound_address", "check_loopback", "is_loopback"]
+__all__ = ["Bounds", "Security", "bound_address", "check_loopback", "given_security", "is_loopback"]
 
 
 @record(frozen=True, slots=True)
@@ -176,6 +177,38 @@ class Security:
         prefix = (self.mtls_peer_uri_prefix or "").encode()
         names: Sequence[bytes] = context.auth_context().get("x509_subject_alternative_name", ())
         return any(name.startswith(prefix) for name in names)
+
+
+def given_security(
+    cert: Any,
+    key: Any,
+    authority: Any,
+    prefix: Any,
+    token: Any,
+    verify: Any,
+    etcd_user: Any,
+    etcd_password: Any,
+) -> Security:
+    """Return what the keywords of a service or a client say, each of which is checked."""
+    is_verified = False if verify is None else flag(verify, "verify_secure_credentials")
+    return Security(
+        _file_of(cert, "mtls_cert_file"),
+        _file_of(key, "mtls_key_file"),
+        _file_of(authority, "mtls_ca_file"),
+        _text_of(prefix, "mtls_peer_uri_prefix"),
+        secret(token),
+        is_verified,
+        _text_of(etcd_user, "etcd_user"),
+        _text_of(etcd_password, "etcd_password"),
+    )
+
+
+def _file_of(value: Any, name: str) -> str | None:
+    return None if value == "" else file(value, name)  # as jaxlib has it for none
+
+
+def _text_of(value: Any, name: str) -> str | None:
+    return None if value is None else text(value, name)
 
 
 def _read(path: str | None) -> bytes:

@@ -12,13 +12,28 @@ from devrt._clusters import Membership
 from devrt._support.record import record
 from devrt.contract import Job
 from devrt.distributed.aborting import aborting
-from devrt.distributed.arguments import device_ids, flag, positive_seconds, seconds, secret, text
+from devrt.distributed.arguments import (
+    callback,
+    device_ids,
+    file,
+    flag,
+    positive_seconds,
+    seconds,
+    text,
+)
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
 from devrt.distributed.engines import location_of
 from devrt.distributed.faults import refused
-from devrt.distributed.security import Security, bound_address, check_loopback, is_loopback
+from devrt.distributed.forking import renounced_by_children
+from devrt.distributed.security import (
+    Security,
+    bound_address,
+    check_loopback,
+    given_security,
+    is_loopback,
+)
 from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.services import AnyService, begun
 from devrt.errors import InvalidArgumentError, StatusCode
@@ -84,6 +99,14 @@ class State:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._parents: tuple[Any, ...] = ()
+        renounced_by_children(self)
+
+    def renounce(self) -> None:
+        """Give up what is another process's, and end nothing of it: called in a fork's child."""
+        mine = ("service", "collectives", "communicators", "preemption_sync_manager")
+        self._lock = threading.Lock()  # another thread of the parent may have held it
+        self._parents = tuple(vars(self).pop(name, None) for name in mine)
 
     def _join(self, given: dict[str, Any], method: str | None, how: _How) -> None:
         with self._lock:
@@ -214,12 +237,12 @@ def initialize(
         If it was called before, or after a client of devices was made; if the port is in use, or
         the service refuses this process.
     """
-    security = Security(
+    security = given_security(
         mtls_cert_file,
         mtls_key_file,
         mtls_ca_file,
         mtls_peer_uri_prefix,
-        secret(token),
+        token,
         verify_secure_credentials,
         etcd_user,
         etcd_password,
@@ -229,14 +252,15 @@ def initialize(
         seconds(initialization_timeout, "initialization_timeout"),
         positive_seconds(shutdown_timeout_seconds, "shutdown_timeout_seconds"),
     )
+    on_loss = callback(missed_heartbeat_callback, "missed_heartbeat_callback")
     how = _How(
         limits,
         security,
         _bind_address(coordinator_bind_address),
-        allow_remote,
+        flag(allow_remote, "allow_remote"),
         flag(recoverable, "recoverable"),
-        aborting(missed_heartbeat_callback) if abort_on_loss else missed_heartbeat_callback,
-        None if journal is None else os.fspath(journal),
+        aborting(on_loss) if flag(abort_on_loss, "abort_on_loss") else on_loss,
+        file(journal, "journal"),
     )
     if journal is not None and not recoverable:
         msg = "a journal lets process 0 come again, which only recoverable=True allows. Give both."
@@ -300,6 +324,8 @@ def _connected(
         how.on_loss,
         num_processes=found.values["num_processes"],
     )
+    if service is None and location_of(address).engine == "embedded":
+        client.service_process = 0
     client.connect()
     return client, address
 

@@ -5,18 +5,22 @@ from __future__ import annotations
 import abc
 import hashlib
 import threading
+import time
 from collections.abc import Iterable, Sequence
 from typing import Any
 
 import numpy as np
 
+from devrt._support.losses import lost_of, named_loss, why_ended
 from devrt.contract import Collectives
-from devrt.distributed.collectives.losses import lost_of, named_loss
+from devrt.distributed.collectives.given import bytes_of, check_other, check_rank, only, pairs_of
 from devrt.distributed.collectives.reductions import check_reduction, finished, prepared, reduced
+from devrt.distributed.collectives.stalls import end_stalls_of
 from devrt.errors import (
     ClosedError,
+    DeadlineExceededError,
+    DistributedError,
     InvalidArgumentError,
-    InvalidTypeError,
     PeerLostError,
     StatusCode,
 )
@@ -41,7 +45,14 @@ class HostCollectives(Collectives):
     checks
         Whether each operation first compares what the ranks ask for, so that shapes or operations
         that differ are an error in every rank. It costs one short exchange.
+
+    Attributes
+    ----------
+    ends_at_failure : bool
+        Whether an operation that fails ends the engine's connections.
     """
+
+    ends_at_failure = False
 
     def __init__(self, rank: int, size: int, checks: bool = True) -> None:
         self._rank = rank
@@ -49,6 +60,8 @@ class HostCollectives(Collectives):
         self._checks = checks
         self._lock = threading.Lock()
         self._closed = False
+        self._failure: BaseException | None = None
+        self._since: float | None = None
         self._watched: tuple[Any, Sequence[int]] | None = None
 
     @property
@@ -77,6 +90,8 @@ class HostCollectives(Collectives):
             That of each rank.
         """
         self._watched = (client, processes)
+        if self.ends_at_failure:
+            end_stalls_of(self)
 
     def check_peers(self, operation: str) -> None:
         """Raise if a process is lost: for engines that do not find that themselves.
@@ -102,7 +117,7 @@ class HostCollectives(Collectives):
         self, values: Sequence[Any], op: str = "sum", *, donate: bool = False
     ) -> list[Any]:
         """Combine the elements of all ranks; nothing is donated here."""
-        x = _only(values, "all_reduce")
+        x = only(values, "all_reduce")
         check_reduction(x.dtype, op)
         with self._operation(f"all_reduce {op}", x):
             total = self.reduce_numbers(prepared(x).reshape(-1), op)
@@ -125,7 +140,7 @@ class HostCollectives(Collectives):
         self, values: Sequence[Any], op: str = "sum", *, tiled: bool = False
     ) -> list[Any]:
         """Combine the elements of all ranks; return this rank's part."""
-        x = _only(values, "reduce_scatter")
+        x = only(values, "reduce_scatter")
         check_reduction(x.dtype, op)
         rows = self._rows(x, "reduce_scatter")
         if not tiled and rows != 1:
@@ -141,43 +156,43 @@ class HostCollectives(Collectives):
 
     def all_gather(self, values: Sequence[Any], *, tiled: bool = False) -> list[Any]:
         """Return the arrays of all ranks, in their order."""
-        x = _only(values, "all_gather")
+        x = only(values, "all_gather")
         if tiled and not x.ndim:
             msg = "all_gather joins along the first axis, which a scalar has not. Leave out tiled."
             raise InvalidArgumentError(msg, operation="all_gather")
         with self._operation("all_gather", x):
-            found = self.gather_bytes(_bytes_of(x))
+            found = self.gather_bytes(bytes_of(x))
         shape = (self._size * x.shape[0], *x.shape[1:]) if tiled else (self._size, *x.shape)
         return [found.reshape(-1).view(x.dtype).reshape(shape)]
 
     def all_to_all(self, values: Sequence[Any]) -> list[Any]:
         """Send each rank its part; return this rank's of all."""
-        x = _only(values, "all_to_all")
+        x = only(values, "all_to_all")
         self._rows(x, "all_to_all")
         with self._operation("all_to_all", x):
-            found = self.exchange_bytes(_bytes_of(x).reshape(self._size, -1))
+            found = self.exchange_bytes(bytes_of(x).reshape(self._size, -1))
         return [found.reshape(-1).view(x.dtype).reshape(x.shape)]
 
     def broadcast(self, values: Sequence[Any], root: int = 0) -> list[Any]:
         """Return the array of one rank; the others' give the shape and dtype."""
-        x = _only(values, "broadcast")
-        self._check_rank(root, "broadcast")
+        x = only(values, "broadcast")
+        check_rank(root, self._size, "broadcast")
         with self._operation(f"broadcast {root}", x):
-            found = self.broadcast_bytes(_bytes_of(x), root)
+            found = self.broadcast_bytes(bytes_of(x), root)
         return [found.view(x.dtype).reshape(x.shape)]
 
     def permute(self, values: Sequence[Any], pairs: Iterable[tuple[int, int]]) -> list[Any]:
         """Send arrays along pairs of a source and a target; who gets none has zeros."""
-        x = _only(values, "permute")
-        listed = [(int(a), int(b)) for a, b in pairs]
+        x = only(values, "permute")
+        listed = pairs_of(pairs)
         for ranks in zip(*listed, strict=True):
             if len(set(ranks)) != len(ranks):
                 msg = f"permute has a source or a target twice in {listed}. Give each once."
                 raise InvalidArgumentError(msg, operation="permute")
             for rank in ranks:
-                self._check_rank(rank, "permute")
+                check_rank(rank, self._size, "permute")
         with self._operation(f"permute {listed}", x):
-            found = self.permute_bytes(_bytes_of(x), listed)
+            found = self.permute_bytes(bytes_of(x), listed)
         return [found.view(x.dtype).reshape(x.shape)]
 
     def barrier(self) -> None:
@@ -188,15 +203,15 @@ class HostCollectives(Collectives):
 
     def send(self, value: Any, to: int, tag: int = 0) -> None:
         """Send an array to the process that receives it."""
-        x = _only([value], "send")
-        self._check_other(to, "send")
+        x = only([value], "send")
+        check_other(to, self._rank, self._size, "send")
         with self._locked("send"):
-            self.send_bytes(_bytes_of(x), to, tag)
+            self.send_bytes(bytes_of(x), to, tag)
 
     def receive(self, like: Any, source: int, tag: int = 0) -> Any:
         """Return what a process sends: of the shape and dtype of ``like``."""
-        x = _only([like], "receive")
-        self._check_other(source, "receive")
+        x = only([like], "receive")
+        check_other(source, self._rank, self._size, "receive")
         with self._locked("receive"):
             found = self.receive_bytes(x.nbytes, source, tag)
         if found.size != x.nbytes:
@@ -218,6 +233,20 @@ class HostCollectives(Collectives):
     def is_closed(self) -> bool:
         """Whether `close` was called."""
         return self._closed
+
+    def end_if_stalled(self, seconds: float) -> None:
+        """End an operation that has waited so long if a process, or the job's service, is lost.
+
+        Parameters
+        ----------
+        seconds
+            For how long the operation is left alone.
+        """
+        since = self._since
+        if since is None or self._watched is None or time.monotonic() - since < seconds:
+            return
+        if why_ended(*self._watched) and self._since == since:
+            self.interrupt()
 
     # -- what an engine implements -------------------------------------------------------------
 
@@ -262,6 +291,9 @@ class HostCollectives(Collectives):
     def end(self) -> None:
         """Release what the engine holds; called once."""
 
+    def interrupt(self) -> None:
+        """End the operation that another thread waits in, where the engine can."""
+
     # -- helpers -------------------------------------------------------------------------------
 
     def _locked(self, operation: str) -> _Held:
@@ -274,8 +306,31 @@ class HostCollectives(Collectives):
         if self._closed:
             msg = f"{what.split()[0]} failed: this communicator was closed. Connect another one."
             raise ClosedError(msg, operation=what.split()[0])
+        self._check_failure(what.split()[0])
+        self._since = time.monotonic()
         if x is not None and self._checks:
             self._compare(f"{what} of shape {x.shape} and dtype {x.dtype}")
+
+    def _check_failure(self, operation: str) -> None:
+        """Raise if an earlier operation ended in the middle: the ranks are no longer in step."""
+        failure = self._failure
+        if isinstance(failure, PeerLostError):
+            raise failure.fresh()
+        if failure is not None:
+            msg = (
+                f"{operation} failed: an earlier operation of this communicator ended in the "
+                f"middle, by {type(failure).__name__}, and its ranks are no longer in step. "
+                "Connect another one in every process."
+            )
+            raise DistributedError(msg, code=StatusCode.FAILED_PRECONDITION, operation=operation)
+
+    def _note_failure(self, error: BaseException) -> None:
+        is_interrupt = not isinstance(error, Exception)
+        is_of_engine = isinstance(error, (PeerLostError, DeadlineExceededError))
+        if self._failure is None and (is_interrupt or (self.ends_at_failure and is_of_engine)):
+            self._failure = error
+            if is_interrupt:  # the others would wait for this rank
+                self.interrupt()
 
     def _compare(self, mine: str) -> None:
         """Raise in every rank if they do not ask for the same."""
@@ -300,17 +355,6 @@ class HostCollectives(Collectives):
             raise InvalidArgumentError(msg, operation=operation)
         return int(x.shape[0] // self._size)
 
-    def _check_rank(self, rank: int, operation: str) -> None:
-        if not 0 <= rank < self._size:
-            msg = f"{operation} names rank {rank}, and there are {self._size}, from 0."
-            raise InvalidArgumentError(msg, operation=operation, rank=rank)
-
-    def _check_other(self, rank: int, operation: str) -> None:
-        self._check_rank(rank, operation)
-        if rank == self._rank:
-            msg = f"{operation} names rank {rank}, which this is. Keep the value instead."
-            raise InvalidArgumentError(msg, operation=operation, rank=rank)
-
 
 class _Held:
     """One operation at a time of a communicator that is open."""
@@ -332,26 +376,14 @@ class _Held:
         self._end(error)
 
     def _end(self, error: BaseException | None) -> None:
-        self._group._lock.release()
-        watched = self._group._watched
-        if watched is not None and isinstance(error, PeerLostError):
-            raise named_loss(error, *watched) from error.__cause__
-
-
-def _only(values: Sequence[Any], operation: str) -> Array:
-    """Return the one part of this process as a dense array."""
-    if not isinstance(values, (list, tuple)) or len(values) != 1:
-        msg = (
-            f"{operation} takes a list of one array: one for each rank of this process, which is "
-            "one rank."
-        )
-        raise InvalidTypeError(msg, operation=operation)
-    x = np.asarray(values[0])
-    if x.dtype.hasobject or x.dtype.kind in "SUMm" or not x.dtype.isnative:
-        msg = f"{operation} cannot send elements of {x.dtype}: they are no plain numbers."
-        raise InvalidTypeError(msg, operation=operation)
-    return np.ascontiguousarray(x).reshape(x.shape)
-
-
-def _bytes_of(x: Array) -> Array:
-    return x.reshape(-1).view(np.uint8)
+        group = self._group
+        group._since = None
+        watched, is_first = group._watched, group._failure is None
+        try:
+            if watched is not None and is_first and isinstance(error, PeerLostError):
+                error = named_loss(error, *watched)
+                raise error from error.__cause__
+        finally:
+            if error is not None:
+                group._note_failure(error)
+            group._lock.release()

@@ -76,6 +76,7 @@ class DirectLink(Link):
     def _made(self, method: str, request: Any, seconds: float, what: str) -> Any:
         """Make a call; again where the service is gone, and another may carry on."""
         request.incarnations.CopyFrom(self._ids)
+        self._check_service()
         end = time.monotonic() + seconds
         while True:
             try:

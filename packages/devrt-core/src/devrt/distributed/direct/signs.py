@@ -70,6 +70,7 @@ class Signs:
             except DevrtError as error:
                 if isinstance(error, PeerLostError) or error.code not in _ENDING:
                     self._lose(error)
+                    self._beat_on()
                     break
                 cause: Exception = error
             except OSError as error:
@@ -81,6 +82,20 @@ class Signs:
                 self._lose(refused(StatusCode.UNAVAILABLE, words))
                 break
             self._ended.wait(self._period)
+        self._drop(stream)
+
+    def _beat_on(self) -> None:
+        """Give signs of life where another process is lost: this one is not."""
+        stream: Stream | None = None
+        while not self._ended.wait(self._period):
+            try:
+                stream = stream or self._client.taken(self._period)
+                self._signal(stream)
+            except DevrtError:  # this process is not one of the job, or the service ends
+                break
+            except OSError:
+                self._drop(stream)
+                stream = None
         self._drop(stream)
 
     def _polling(self) -> Stream:

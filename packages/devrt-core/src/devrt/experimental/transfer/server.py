@@ -8,7 +8,7 @@ from threading import Semaphore
 from typing import Any
 
 from devrt.contract import Client, Device
-from devrt.distributed.arguments import number, seconds, secret, text
+from devrt.distributed.arguments import flag, number, seconds, secret, text
 from devrt.distributed.security import Security
 from devrt.distributed.transfer.offers import Offer
 from devrt.distributed.transfer.pulling import Peer
@@ -214,7 +214,8 @@ def start_transfer_server(
         verify_secure_credentials,
     )
     addresses = [text(address, "address"), *_further(transport_addresses)]
-    server = PullServer(addresses, security, allow_remote, used, most)
+    is_remote = flag(allow_remote, "allow_remote")
+    server = PullServer(addresses, security, is_remote, used, most)
     return TransferServer(client, server, security, copies, used.stall_seconds, patience)
 
 
