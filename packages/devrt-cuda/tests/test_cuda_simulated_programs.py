@@ -43,7 +43,9 @@ def test_the_device_and_the_version_say_that_programs_are_simulated(devices):
     assert devices[0].client.capabilities.donation
     described = PLATFORM.describe({"cuda_mock": "2"})
     assert devices[0].client.platform_version.endswith(described)
-    assert "simulated" not in PLATFORM.describe({"cuda_mock": ""})
+    jax = {"cuda_mock": "", "use_mock_gpu_client": True, "mock_num_gpus": 2}
+    assert PLATFORM.describe(jax) == described
+    assert "simulated" not in PLATFORM.describe(jax | {"use_mock_gpu_client": False})
 
 
 def test_a_program_waits_for_its_arguments_and_the_host_for_nothing(driver, devices):

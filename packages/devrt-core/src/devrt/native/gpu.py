@@ -123,7 +123,8 @@ class GpuPlatform:
         """Return what compiles programs, for reports; opens nothing."""
         from devrt.native import gpu_engine  # not at the top: a client's start has no use for it
 
-        return gpu_engine.describe(self, is_simulated=bool(options.get(f"{self.name}_mock")))
+        mock = mock_topology(options, self.name)
+        return gpu_engine.describe(self, is_simulated=mock is not None)
 
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
