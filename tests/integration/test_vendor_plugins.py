@@ -19,12 +19,16 @@ def plugin_of(name):
     return pytest.importorskip(f"devrt_{name}.plugin")
 
 
+def factory_of(name):
+    return importlib.import_module(f"devrt_{name}._platform").PLATFORM.make_client
+
+
 @of_gpus
 def test_one_platform_is_registered_as_jax_registers_it(name):
     plugin = plugin_of(name)
     (record,) = plugin.devrt_client_factories()
     assert record == ClientFactory(
-        factory=plugin.make_client,
+        factory=factory_of(name),
         probe=plugin.probe,
         options=record.options,
         links=plugin.links,
@@ -40,12 +44,12 @@ def test_one_platform_is_registered_as_jax_registers_it(name):
 
 @of_gpus
 def test_the_factory_names_the_driver_s_library_that_is_missing(monkeypatch, name):
-    plugin = plugin_of(name)
+    (record,) = plugin_of(name).devrt_client_factories()
     monkeypatch.setattr("devrt.hardware.find_shared_library", lambda *names, **where: "/no/such.so")
     with pytest.raises(
         DevrtError, match=r"/no/such\.so: cannot open .*Install the driver"
     ) as caught:
-        plugin.make_client(ClientContext())
+        record.factory(ClientContext())
     assert caught.value.code is StatusCode.UNAVAILABLE
 
 

@@ -11,7 +11,6 @@ from typing import TYPE_CHECKING
 
 from devrt.hookspecs import hookimpl
 from devrt.records import (
-    ClientContext,
     ClientFactory,
     DoctorFinding,
     PluginTraits,
@@ -21,7 +20,7 @@ from devrt.records import (
 if TYPE_CHECKING:
     from collections.abc import Sequence
 
-    from devrt.contract import Client, Device
+    from devrt.contract import Device
     from devrt.hardware import DeviceLink, DeviceReading
 
 __all__ = [
@@ -30,7 +29,6 @@ __all__ = [
     "devrt_plugin_traits",
     "links",
     "machine",
-    "make_client",
     "probe",
     "readings",
 ]
@@ -43,7 +41,7 @@ def devrt_client_factories() -> list[ClientFactory]:
 
     return [
         ClientFactory(
-            factory=make_client,
+            factory=PLATFORM.make_client,
             probe=probe,
             options=PLATFORM.options(),
             links=links,
@@ -78,28 +76,20 @@ def probe() -> ProbeResult:
     return _machine.probe()
 
 
-def make_client(context: ClientContext) -> Client:
-    """Make a client; the driver is loaded with the first."""
-    from devrt_cuda._platform import PLATFORM
-
-    return PLATFORM.make_client(context)
-
-
 def links(devices: Sequence[Device]) -> list[DeviceLink]:
     """Return the NVLinks between local devices."""
-    from devrt.native.gpu import simulated_links
+    from devrt.native.gpu import is_simulated, simulated_links
     from devrt_cuda._nvml import nvlinks
 
-    simulated = simulated_links(devices)
-    return nvlinks(devices) if simulated is None else simulated
+    return simulated_links(devices) if is_simulated(devices) else nvlinks(devices)
 
 
 def readings(devices: Sequence[Device]) -> list[DeviceReading]:
     """Return what NVML tells of local devices; it knows nothing of simulated ones."""
-    from devrt.native.gpu import simulated_links
+    from devrt.native.gpu import is_simulated
     from devrt_cuda import _nvml
 
-    return _nvml.readings(devices) if simulated_links(devices) is None else []
+    return [] if is_simulated(devices) else _nvml.readings(devices)
 
 
 def machine() -> list[DeviceReading]:

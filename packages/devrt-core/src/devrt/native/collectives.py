@@ -22,6 +22,8 @@ from devrt.errors import (
     InvalidTypeError,
     StatusCode,
 )
+from devrt.native.gpu_simulation import is_simulated
+from devrt.native.references import resolve
 
 if TYPE_CHECKING:
     from devrt.contract import Device
@@ -249,17 +251,13 @@ class DeviceCollectives(Collectives):
         return part
 
 
-def collectives_member(
-    place: str, simulated_links: Callable[[Any], Any], simulator: str
-) -> Callable[..., Any]:
+def collectives_member(reference: str, simulator: str) -> Callable[..., Any]:
     """Return the method ``collectives`` of a vendor's clients.
 
     Parameters
     ----------
-    place
+    reference
         Where its `CollectiveLibrary` is: ``"module:name"``.
-    simulated_links
-        Returns None for devices that are not simulated.
     simulator
         The simulator's library, which simulated devices have in place of the vendor's.
     """
@@ -268,11 +266,10 @@ def collectives_member(
         self: Any, devices: Sequence[Device] | None = None, *, timeout: float = 300.0
     ) -> DeviceCollectives:
         """Return the group of some devices; see `devrt.contract.Client.collectives`."""
-        module, _, name = place.partition(":")
-        library: CollectiveLibrary = getattr(importlib.import_module(module), name)
+        library: CollectiveLibrary = resolve(reference)
         chosen = self.local_devices() if devices is None else _own(self, devices)
         named = library.library.named()
-        is_real = bool(named) or simulated_links(self.local_devices()) is None
+        is_real = bool(named) or not is_simulated(self.local_devices())
         path = library.library.path("collectives") if is_real else simulator
         native = importlib.import_module(type(self).__module__)
         try:

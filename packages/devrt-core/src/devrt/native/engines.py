@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import functools
-import importlib
 import weakref
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import UnimplementedError
+from devrt.native.references import resolve
 
 if TYPE_CHECKING:
     from devrt.compiling.load_or_compile import CacheSource
@@ -28,9 +28,9 @@ _engines: weakref.WeakKeyDictionary[type, str] = weakref.WeakKeyDictionary()
 _caches: weakref.WeakKeyDictionary[Any, CacheSource] = weakref.WeakKeyDictionary()
 
 
-def remember_engine(clients: type, place: str) -> None:
+def remember_engine(clients: type, reference: str) -> None:
     """Keep where the engine of a class of clients is: ``"module:name"``, imported when needed."""
-    _engines[clients] = place
+    _engines[clients] = reference
 
 
 def engine_of(client: Any) -> Engine[Any]:
@@ -41,12 +41,11 @@ def engine_of(client: Any) -> Engine[Any]:
     UnimplementedError
         If it compiles nothing.
     """
-    place = _engines.get(type(client))
-    if place is None:
+    reference = _engines.get(type(client))
+    if reference is None:
         msg = f"the {client.platform} client has no compiler of programs."
         raise UnimplementedError(msg, operation="compile_and_load")
-    module, _, name = place.partition(":")
-    found: Engine[Any] = getattr(importlib.import_module(module), name)
+    found: Engine[Any] = resolve(reference)
     return found
 
 

@@ -21,6 +21,7 @@ from devrt.errors import (
 )
 from devrt.native.gpu_given import OF_JAX, allocation, checked_options, chosen_devices, nodes_of
 from devrt.native.gpu_simulation import (
+    is_simulated,
     mock_topology,
     simulated_devices,
     simulator_library,
@@ -30,7 +31,7 @@ from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext, Op
 if TYPE_CHECKING:
     from devrt.contract import Client, Device
 
-__all__ = ["GpuPlatform", "simulated_links"]
+__all__ = ["GpuPlatform", "is_simulated", "simulated_links"]
 
 _first_used: dict[str, int] = {}
 """The process in which a platform's driver was first used."""
@@ -124,7 +125,7 @@ class GpuPlatform:
         from devrt.native import gpu_engine  # not at the top: a client's start has no use for it
 
         mock = mock_topology(options, self.name)
-        return gpu_engine.describe(self, is_simulated=mock is not None)
+        return gpu_engine.describe(self, simulates=mock is not None)
 
     def make_client(self, context: ClientContext) -> Client:
         """Make a client, of simulated devices where the options say so."""
@@ -150,7 +151,7 @@ class GpuPlatform:
         except DevrtError as error:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
-            raise self._with_variables(error, is_simulated=bool(mock)) from None
+            raise self._with_variables(error, simulates=mock is not None) from None
         _first_used.setdefault(self.name, os.getpid())
         _remember(client, options, joined["distributed_client"])
         return client
@@ -168,8 +169,7 @@ class GpuPlatform:
             client_class.compile = compile_member(self.kernels)
         if self.collectives:
             simulator = self.simulator_path(native)
-            member = collectives_member(self.collectives, simulated_links, simulator)
-            client_class.collectives = member
+            client_class.collectives = collectives_member(self.collectives, simulator)
         return native
 
     def _check_process(self) -> None:
@@ -205,9 +205,9 @@ class GpuPlatform:
         """Return where the simulator's library is: beside the native module."""
         return os.path.join(os.path.dirname(native.__file__), f"libdevrt_{self.name}_simulator.so")
 
-    def _with_variables(self, error: DevrtError, is_simulated: bool) -> DevrtError:
+    def _with_variables(self, error: DevrtError, simulates: bool) -> DevrtError:
         """Return an error about missing devices, with the variables that are set and hide some."""
-        hiding = () if is_simulated else self.hiding_variables
+        hiding = () if simulates else self.hiding_variables
         own = f"DEVRT_{self.name.upper()}_VISIBLE_DEVICES"
         names = [name for name in (*hiding, own, self.visible_variable) if name in os.environ]
         if not names:
@@ -258,14 +258,12 @@ def _capabilities(self: Any) -> Any:
     return gpu_engine.capabilities(self)
 
 
-def simulated_links(devices: Sequence[Device]) -> list[hardware.DeviceLink] | None:
-    """Return how the simulator connects its devices; None where they are no simulated ones.
+def simulated_links(devices: Sequence[Device]) -> list[hardware.DeviceLink]:
+    """Return how the simulator connects its devices.
 
     ``SIM`` where it gives two of them access to each other, else what is farthest: their PCI
     addresses are made up, and may be those of devices that this machine has.
     """
-    if not all("(simulated)" in device.device_kind for device in devices):
-        return None
     return [
         hardware.DeviceLink(a.id, b.id, "SIM" if j in a.attributes["peers"] else "SYS")
         for i, a in enumerate(devices)

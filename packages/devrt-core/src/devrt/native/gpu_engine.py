@@ -26,6 +26,7 @@ from devrt.compiling.xla_cpu_libraries import (
 )
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.native.engine import Engine
+from devrt.native.gpu_simulation import is_simulated
 from devrt.native.kernel_calls import KERNEL_TARGET
 
 if TYPE_CHECKING:
@@ -97,7 +98,8 @@ class GpuEngine(Engine[GpuLibrary]):
 
     def library(self, client: Any) -> GpuLibrary:
         """Return the library that a client compiles with; opens nothing."""
-        if _is_simulated(client) and not os.environ.get(self._vendor.engine_variable):
+        is_named = bool(os.environ.get(self._vendor.engine_variable))
+        if is_simulated(client.local_devices()) and not is_named:
             return _simulator(self._vendor)
         return find(self._vendor)
 
@@ -160,10 +162,6 @@ class GpuEngine(Engine[GpuLibrary]):
     def quiet(self, library: GpuLibrary) -> AbstractContextManager[None]:
         """Return what keeps a library's informational lines off standard error."""
         return nullcontext() if library.on_cpu is None else quiet(library.on_cpu.engine)
-
-
-def _is_simulated(client: Any) -> bool:
-    return any("simulated" in device.device_kind for device in client.local_devices())
 
 
 @functools.cache
@@ -243,13 +241,13 @@ def _installed(vendor: GpuPlatform) -> GpuLibrary:
     raise UnimplementedError(msg, operation="compile_and_load", platform=vendor.name)
 
 
-def describe(vendor: GpuPlatform, *, is_simulated: bool = False) -> str:
+def describe(vendor: GpuPlatform, *, simulates: bool = False) -> str:
     """Return what compiles for a vendor's clients, for reports, or what to do where nothing can.
 
-    ``is_simulated`` says that their devices are.
+    ``simulates`` says that their devices are simulated.
     """
     try:
-        if is_simulated and not os.environ.get(vendor.engine_variable):
+        if simulates and not os.environ.get(vendor.engine_variable):
             return f"programs simulated on the CPU by {_compiler_for_cpu(vendor)}"
         found = f"compiles with {find(vendor)}"
     except (InvalidArgumentError, UnimplementedError) as error:

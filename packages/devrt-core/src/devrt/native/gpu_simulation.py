@@ -4,16 +4,30 @@ from __future__ import annotations
 
 import math
 import os
-from collections.abc import Mapping
-from typing import Any
+from collections.abc import Iterable, Mapping
+from typing import TYPE_CHECKING, Any
 
 from devrt.errors import BackendUnavailableError, ConfigError, InvalidArgumentError
 
-__all__ = ["MOST_DEVICES", "mock_topology", "simulated_devices", "simulator_library"]
+if TYPE_CHECKING:
+    from devrt.contract import Device
+
+__all__ = [
+    "MOST_DEVICES",
+    "is_simulated",
+    "mock_topology",
+    "simulated_devices",
+    "simulator_library",
+]
 
 _SIMULATOR = "DEVRT_GPU_SIMULATOR"
 _MOST_NODES = 1 << 16
 MOST_DEVICES = 1024  # that are simulated in one process
+
+
+def is_simulated(devices: Iterable[Device]) -> bool:
+    """Return whether devices of one client are simulated: all of them are, or none."""
+    return any("(simulated)" in device.device_kind for device in devices)
 
 
 def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] | None:

@@ -2,14 +2,15 @@
 
 from __future__ import annotations
 
-import functools
 import importlib
 import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.native.gpu_simulation import is_simulated
 from devrt.native.kernels import KernelModule
+from devrt.native.references import resolve
 from devrt.records import CACHE_OPTIONS
 
 if TYPE_CHECKING:
@@ -23,12 +24,12 @@ _CACHING = tuple(spec.name for spec in CACHE_OPTIONS)
 _caches: weakref.WeakKeyDictionary[Any, Mapping[str, Any]] = weakref.WeakKeyDictionary()
 
 
-def compile_member(place: str) -> Callable[..., Any]:
+def compile_member(reference: str) -> Callable[..., Any]:
     """Return the method ``compile`` of a vendor's clients.
 
     Parameters
     ----------
-    place
+    reference
         Where its `KernelFormats` are: ``"module:name"``.
     """
 
@@ -63,20 +64,13 @@ def compile_member(place: str) -> Callable[..., Any]:
         if format is None:
             return self.compile_and_load(program, devices, **options)
         _check_options(options)
-        return _compile_kernels(place, self, program, devices, format, **options)
+        return _compile_kernels(reference, self, program, devices, format, **options)
 
     return compile
 
 
-@functools.cache
-def _formats(place: str) -> KernelFormats:
-    module, _, name = place.partition(":")
-    found: KernelFormats = getattr(importlib.import_module(module), name)
-    return found
-
-
 def _compile_kernels(
-    place: str,
+    reference: str,
     client: Any,
     source: str | bytes,
     devices: Sequence[Any] | None,
@@ -84,7 +78,7 @@ def _compile_kernels(
     options: Sequence[str] = (),
     name_expressions: Sequence[str] = (),
 ) -> KernelModule:
-    formats = _formats(place)
+    formats: KernelFormats = resolve(reference)
     targets = client.local_devices() if devices is None else _own(client, devices)
     data = _bytes_of(source)
     names: Mapping[str, str] = {}
@@ -105,7 +99,7 @@ def _loaded(client: Any, images: Mapping[Any, bytes], names: Mapping[str, str]) 
     try:
         return KernelModule(importlib.import_module(type(client).__module__), images, names)
     except InvalidArgumentError as error:
-        if not any("(simulated)" in device.device_kind for device in images):
+        if not is_simulated(images):
             raise
         msg = (
             f"{error.message} Simulated devices run no code for GPUs: they load shared objects of "
