@@ -31,6 +31,7 @@ EXCEPTIONS = {
     },
     "_config/gpu_options.py": {"CUDA_ASYNC", "cuda", "cuda_async"},
     "native/gpu_given.py": {"cuda_async"},
+    "compiling/gpu_target.py": {"enable_mock_nccl"},  # XLA's option, for GPUs of every vendor
     "distributed/state.py": {"tpu"},  # what `cluster_detection_method` takes
     "distributed/protocol/messages.py": {"google"},  # where protobuf's modules lie
     "native/src/gpu/options.cpp": {"cuda_async"},

@@ -5,15 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
-from devrt.compiling.gpu_target import renamed_gpu_options
+from devrt.compiling.gpu_target import GPU_TARGET_OPTIONS, renamed_gpu_options
 from devrt.records import PluginTraits
 
 if TYPE_CHECKING:
     from devrt.errors import DevrtError
 
 __all__ = ["CUDA"]
-
-_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
 
 
 def _topology(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -26,7 +24,7 @@ def _client_options(options: Mapping[str, Any]) -> Mapping[str, Any]:
     from devrt_cuda import _versions
 
     _versions.check()
-    return renamed_gpu_options(options, _NAMES)
+    return renamed_gpu_options(options)
 
 
 def _flags() -> Mapping[str, str]:
@@ -47,7 +45,7 @@ CUDA = PluginTraits(
     platforms=("cuda",),
     trial_options={"preallocate": False},
     client_options={"enable_mock_nccl": bool, "mock_gpu_topology": str},
-    topology_options={"topology": str, "target_config": str},
+    topology_options=GPU_TARGET_OPTIONS,
     adapt_options=_client_options,
     adapt_topology=_topology,
     compiler_flags=_flags,

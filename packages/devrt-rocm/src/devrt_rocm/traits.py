@@ -5,12 +5,14 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Any
 
-from devrt.compiling.gpu_target import check_gpu_target, renamed_gpu_options
+from devrt.compiling.gpu_target import (
+    GPU_TARGET_OPTIONS,
+    check_gpu_target,
+    renamed_gpu_options,
+)
 from devrt.records import PluginTraits
 
 __all__ = ["ROCM"]
-
-_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
 
 
 def _topology(name: str, options: Mapping[str, Any]) -> tuple[str, Mapping[str, Any]]:
@@ -23,8 +25,8 @@ ROCM = PluginTraits(
     platforms=("rocm",),
     trial_options={"preallocate": False},
     client_options={"enable_mock_nccl": bool, "mock_gpu_topology": str},
-    topology_options={"topology": str, "target_config": str},
-    adapt_options=lambda options: renamed_gpu_options(options, _NAMES),
+    topology_options=GPU_TARGET_OPTIONS,
+    adapt_options=renamed_gpu_options,
     adapt_topology=_topology,
     dlpack_device=10,
     dlpack_host_types=(11,),  # page-locked

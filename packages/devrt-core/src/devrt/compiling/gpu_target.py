@@ -14,6 +14,9 @@ __all__ = ["GPU_TARGET_OPTIONS", "check_gpu_target", "renamed_gpu_options"]
 GPU_TARGET_OPTIONS: Mapping[str, type] = {"topology": str, "target_config": str}
 """The options of a topology of GPUs, and their types; XLA's plugins take any other in silence."""
 
+_NAMES = {"allowed_devices": "visible_devices", "mock": "enable_mock_nccl"}
+"""What the libraries call options of `devrt.xla_client.make_gpu_client`."""
+
 _SHAPE = re.compile(r"([0-9]{1,9})x([0-9]{1,9})x([0-9]{1,9})")
 _MOST_DEVICES = 1 << 14
 
@@ -72,9 +75,9 @@ def _check_config(text: str) -> None:
             raise InvalidArgumentError(msg, option="target_config", field=field)
 
 
-def renamed_gpu_options(options: Mapping[str, Any], names: Mapping[str, str]) -> dict[str, Any]:
-    """Return options of `devrt.xla_client.make_gpu_client` under the names that a library has."""
-    renamed = {names.get(name, name): value for name, value in options.items()}
+def renamed_gpu_options(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Return options of `devrt.xla_client.make_gpu_client` under the libraries' names."""
+    renamed = {_NAMES.get(name, name): value for name, value in options.items()}
     chosen = renamed.get("visible_devices")
     if isinstance(chosen, set | frozenset):
         renamed["visible_devices"] = sorted(chosen, key=lambda number: (str(type(number)), number))
