@@ -5,7 +5,7 @@ pytest tests/gpu --require-device=cuda
 
 import pytest
 
-from devrt.errors import DevrtError
+from devrt.errors import BackendUnavailableError
 
 
 def pytest_addoption(parser):
@@ -34,7 +34,7 @@ def device(platform, pytestconfig, recwarn):
 
     try:
         client = default_runtime().get_backend(f"{platform}@devrt-{platform}")
-    except DevrtError as error:
+    except BackendUnavailableError as error:
         if _required(pytestconfig):
             raise
         pytest.skip(f"no {platform} device: {error}")

@@ -1,4 +1,4 @@
-"""The conformance kit on the simulated devices of a vendor's platform."""
+"""The conformance kit on a vendor's platform: the machine's devices, and simulated ones."""
 
 import pytest
 
@@ -12,6 +12,14 @@ LEVELS = (
     pytest.param("execute", marks=pytest.mark.engine),
     *(pytest.param(name, marks=pytest.mark.stress) for name in ("memory", "shard")),
 )
+
+
+def check_load(platform):
+    """Hold the backend to the contract, as far as this machine's devices show it."""
+    report = conform(f"{platform}@devrt-{platform}", "load")
+    assert [f"{result.id}: {result.came}" for result in report.failures] == []
+    passed = {result.id for result in report.results if result.status is Status.PASSED}
+    assert {"load.import_is_light", "load.manifest_and_record_agree"} <= passed
 
 
 def check_level(monkeypatch, platform, level):

@@ -1,4 +1,4 @@
-"""What the tests on simulated devices share; each module has the fixture ``devices``."""
+"""What the tests on simulated devices share."""
 
 import importlib.util
 from pathlib import Path
@@ -7,7 +7,7 @@ import pytest
 
 import devrt
 from devrt.native.gpu_simulation import simulator_library
-from gpu_library import Driver
+from gpu_library import Driver, simulated_platform
 from gpu_vendors import VENDORS
 from support import shared_library
 
@@ -36,6 +36,19 @@ def image(tmp_path_factory):
     source = Path(__file__).with_name("launched_kernels.c")
     made = tmp_path_factory.mktemp("kernels") / "kernels.so"
     return shared_library(made, source, f"-I{Path(devrt.__file__).parent / 'native' / 'src'}")
+
+
+@pytest.fixture(scope="module")
+def devices():
+    """Return two simulated devices; modules with others have a fixture of their own."""
+    with simulated_platform() as found:
+        yield found
+
+
+@pytest.fixture
+def module(vendor, devices, image):
+    """Return the kernels of `image`, loaded on the devices of the module's vendor."""
+    return devices[0].client.compile(image.read_bytes(), format=vendor.image)
 
 
 @pytest.fixture

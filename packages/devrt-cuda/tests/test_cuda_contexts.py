@@ -6,15 +6,9 @@ import numpy as np
 import pytest
 
 import devrt
-from gpu_library import Driver, simulated_platform
+from gpu_library import Driver
 
 COUNTS = {"small": 1 << 10, "large": 1 << 20}  # float32: of the arena, and of the driver's pool
-
-
-@pytest.fixture(scope="module")
-def devices():
-    with simulated_platform() as found:
-        yield found
 
 
 @pytest.fixture

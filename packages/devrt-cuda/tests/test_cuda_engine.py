@@ -66,7 +66,6 @@ def test_programs_are_ordered_by_streams_and_the_host_waits_for_nothing(driver, 
     tensor.release()
     assert set(np.asarray(there)) == {UNIT + UNIT + UNIT}
     assert set(np.asarray(z)) == {UNIT + UNIT + UNIT}
-    assert driver.reports() == []
 
 
 @pytest.mark.parametrize("fault", ["before", "after"])
@@ -90,7 +89,6 @@ def test_arguments_live_until_the_program_has_ended(driver, devices, faults):
     gate.set()
     assert set(np.asarray(y)) == {UNIT + UNIT}
     assert [np.asarray(each)[0] for each in later] == [0, 1, 2]
-    assert driver.reports() == []
 
 
 LOST = """
@@ -133,7 +131,6 @@ def test_memory_that_goes_before_the_program_has_ended_is_reported(devices, faul
 def test_the_results_of_a_program_are_several(driver, devices, faults):
     total, first = call("two", devices, put(2, devices[0]), put(3, devices[0]))
     assert (np.asarray(total)[0], np.asarray(first)[0]) == (5, 2)
-    assert driver.reports() == []
 
 
 def test_a_donated_argument_gives_its_memory(driver, devices, faults):
@@ -145,7 +142,6 @@ def test_a_donated_argument_gives_its_memory(driver, devices, faults):
     (z,) = call("same", devices, y)  # of the plugin's own memory now
     assert y.is_deleted()
     assert z.block_until_ready().unsafe_buffer_pointer() == address
-    assert driver.reports() == []
 
 
 @pytest.mark.parametrize("seized", [False, True])
@@ -168,7 +164,6 @@ def test_one_that_must_be_taken_is_copied_where_it_is_shared(driver, devices, fa
     (y,) = call("same_must", devices, x)
     assert np.asarray(y)[0] == 0  # the plugin wrote to what it was given
     assert np.asarray(shared)[0] == 2
-    assert driver.reports() == []
 
 
 def test_a_program_on_two_devices_waits_for_nothing_on_the_host(driver, devices, faults):
@@ -181,7 +176,6 @@ def test_a_program_on_two_devices_waits_for_nothing_on_the_host(driver, devices,
         gate.set()
     assert [np.asarray(each)[0] for each in sums] == [UNIT + UNIT] * 2
     assert [each.device for each in sums] == devices
-    assert driver.reports() == []
 
 
 def test_traced_functions_run(driver, devices, faults):
@@ -190,7 +184,6 @@ def test_traced_functions_run(driver, devices, faults):
 
     x = put(2, devices[0])
     assert np.asarray(devrt.jit(add)(x, x))[0] == 4
-    assert driver.reports() == []
 
 
 def test_the_plugin_shares_the_pool_which_keeps_what_is_freed(driver, devices, plugin, faults):

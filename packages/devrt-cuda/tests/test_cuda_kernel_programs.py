@@ -27,11 +27,6 @@ def devices(vendor):
         yield found
 
 
-@pytest.fixture
-def module(vendor, devices, image):
-    return devices[0].client.compile(image.read_bytes(), format=vendor.image)
-
-
 def put(number, device):
     return devrt.device_put(np.full(COUNT, number, np.int32), device)
 
@@ -48,7 +43,6 @@ def test_a_traced_function_calls_a_kernel_on_each_device(driver, devices, module
         assert z.device is device
         assert (np.asarray(z) == 2 * number + 9).all()
         assert np.asarray(shape).tolist() == [1, 1, 1, 5, 1, 1, 0]
-    assert driver.reports() == []
 
 
 def test_a_donated_argument_of_a_kernel_gives_its_memory(driver, devices, module):
@@ -62,7 +56,6 @@ def test_a_donated_argument_of_a_kernel_gives_its_memory(driver, devices, module
     assert x.is_deleted()
     assert z.unsafe_buffer_pointer() == address
     assert (np.asarray(z) == 6).all()
-    assert driver.reports() == []
 
 
 def test_a_program_that_calls_a_kernel_waits_for_its_arguments(driver, devices, module):
@@ -73,7 +66,6 @@ def test_a_program_that_calls_a_kernel_waits_for_its_arguments(driver, devices, 
     assert not y.is_ready()
     units.gate.set()
     assert (np.asarray(y) == 4 * UNIT + 3).all()
-    assert driver.reports() == []
 
 
 def test_devices_that_compute_together_each_call_their_own_kernel(driver, devices, module):
@@ -87,7 +79,6 @@ def test_devices_that_compute_together_each_call_their_own_kernel(driver, device
     total = devrt.shard_map(added, mesh=mesh, in_specs=devrt.P("x"), out_specs=devrt.P())
     x = devrt.device_put(np.repeat(np.array([1, 10], np.int32), COUNT), sharding)
     assert (np.asarray(devrt.jit(total)(x)) == 24).all()
-    assert driver.reports() == []
 
 
 @pytest.mark.parametrize("count", [1, 2])
@@ -102,7 +93,6 @@ def test_an_error_of_a_launch_is_the_program_s(vendor, driver, devices, image, c
     x = devrt.device_put(np.ones(count * COUNT, np.int32), sharding)
     with pytest.raises(devrt.errors.DevrtError, match="not loaded on the device"):
         devrt.jit(by_shard)(x).block_until_ready()
-    assert driver.reports() == []
 
 
 BEYOND = """

@@ -39,11 +39,6 @@ def devices(vendor, kept):
         yield found
 
 
-@pytest.fixture
-def module(vendor, devices, image):
-    return devices[0].client.compile(image.read_bytes(), format=vendor.image)
-
-
 def put(number, device):
     return devrt.device_put(np.full(COUNT, number, np.int32), device)
 

@@ -6,23 +6,18 @@ import pytest
 import devrt
 from devrt.errors import InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding, PartitionSpec
-from gpu_library import Driver, simulated_platform
+from gpu_library import simulated_platform
+
+pytestmark = pytest.mark.usefixtures("driver")  # which looks for reports after each test
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
 COPIES = ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
 
 
 @pytest.fixture(scope="module")
-def driver(vendor):
-    return Driver(vendor.platform)
-
-
-@pytest.fixture(scope="module")
-def devices(vendor, driver):
+def devices(vendor):
     with simulated_platform(vendor.platform) as found:
-        driver.reports()
         yield found
-        assert driver.reports() == []
 
 
 def test_each_device_has_it_after_the_others(devices):

@@ -10,13 +10,6 @@ from devrt.experimental.transfer import landing
 from devrt.sharding import Mesh, NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
 from devrt.xla_client import make_cpu_client, make_gpu_client
-from gpu_library import simulated_platform
-
-
-@pytest.fixture(scope="module")
-def devices():
-    with simulated_platform() as found:
-        yield found
 
 
 @pytest.fixture(scope="module")

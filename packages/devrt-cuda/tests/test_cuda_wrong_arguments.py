@@ -12,16 +12,9 @@ from devrt.errors import (
     OutOfMemoryError,
 )
 from devrt.runtime import default_runtime
-from gpu_library import simulated_platform
 from support import python
 
 SOURCE = 'extern "C" __global__ void f() {}'
-
-
-@pytest.fixture(scope="module")
-def devices():
-    with simulated_platform("cuda") as found:
-        yield found
 
 
 @pytest.fixture
