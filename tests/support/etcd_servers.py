@@ -27,8 +27,9 @@ class EtcdServers:
     """
 
     def __init__(self, size=1, options=(), files=None):
-        if shutil.which("etcd") is None:
-            pytest.skip("etcd is not installed (Debian's etcd-server)")
+        for command, package in (("etcd", "etcd-server"), ("etcdctl", "etcd-client")):
+            if shutil.which(command) is None:
+                pytest.skip(f"{command} is not installed (Debian's {package})")
         memory = "/dev/shm"  # etcd waits for its disk at every change
         self._folder = tempfile.mkdtemp(dir=memory if os.path.isdir(memory) else None)
         ports = _free_ports(2 * size)

@@ -13,6 +13,7 @@ pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
 from devrt import xla_client
 from devrt.distributed.etcd.store import EtcdStore
+from devrt.distributed.faults import refused
 from devrt.distributed.stored.job import JOB
 from devrt.errors import DistributedError, InvalidArgumentError, StatusCode
 from etcd_servers import EtcdServers
@@ -246,6 +247,22 @@ def test_no_change_is_lost_while_a_watch_is_interrupted(one, monkeypatch):
         watch.close()
         other.set("k", b"later")
     assert seen.empty()
+
+
+def test_an_error_of_a_watch_is_not_its_end(one):
+    store, other, seen = store_at(one, "failing"), store_at(one, "failing"), queue.SimpleQueue()
+    failures = [refused(StatusCode.UNAVAILABLE, "a piece of the value could not be read")]
+
+    def note(entry):
+        if failures:
+            raise failures.pop()
+        seen.put(entry.value)
+
+    with closing(store), closing(other):
+        store.watch("k", note)
+        for value in (b"first", b"second"):
+            other.set("k", value)
+        assert [seen.get(timeout=30) for _ in range(2)] == [b"first", b"second"]
 
 
 def test_jobs_that_cannot_be_begun_or_joined(one):

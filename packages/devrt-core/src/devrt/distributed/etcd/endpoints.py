@@ -162,11 +162,11 @@ class Endpoints:
         ]
         if security.is_authority_alone:
             credentials = security.authority_credentials(self._grpc)
-            return self._grpc.secure_channel(address, credentials, options)
-        if security.has_certificates:
+        elif security.has_certificates:
             credentials = security.channel_credentials(self._grpc)
-            return self._grpc.secure_channel(address, credentials, options)
-        return self._grpc.insecure_channel(address, options)
+        else:
+            return self._grpc.insecure_channel(address, options)
+        return self._grpc.secure_channel(address, credentials, options)
 
     def _method(self, index: int, method: str, request: Any) -> Any:
         found = self._methods.get((index, method))

@@ -15,7 +15,7 @@ from devrt.distributed.etcd.tokens import Metadata, is_of_token
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.messages import grpc_module
 from devrt.distributed.store import Watch
-from devrt.errors import StatusCode
+from devrt.errors import DevrtError, StatusCode
 
 __all__ = ["Watcher"]
 
@@ -109,7 +109,8 @@ class Watcher:
             try:
                 for response in self._begun(index):
                     self._take(response)
-            except (grpc.RpcError, ValueError) as error:  # ValueError: a closed channel
+            # ValueError: a closed channel. DevrtError: of what a watch reads of the store.
+            except (grpc.RpcError, ValueError, DevrtError) as error:
                 if not self._closed.is_set():
                     log.info("the watches at etcd go on at another member: %s", error)
             self._endpoints.leave(index)
@@ -153,8 +154,8 @@ class Watcher:
             self._cancelled(watch, str(response.cancel_reason))
             return
         for event in response.events:
-            watch.next = event.kv.mod_revision + 1
             watch.on_event(event)
+            watch.next = event.kv.mod_revision + 1  # one that failed comes again
         if response.created:
             watch.denials = 0
             watch.began.set()
