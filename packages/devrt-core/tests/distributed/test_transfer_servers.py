@@ -1,5 +1,6 @@
 """Transfer servers: where they listen, what they bound, and when they end."""
 
+import threading
 from concurrent.futures import ThreadPoolExecutor
 
 import numpy as np
@@ -8,6 +9,7 @@ import pytest
 import devrt
 from devrt import xla_client
 from devrt.contract import transfer_server_of
+from devrt.distributed.transfer.offers import Offers
 from devrt.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -86,6 +88,38 @@ def test_further_addresses_carry_the_elements(client):
         np.testing.assert_array_equal(np.asarray(connection.pull(1, x)), np.asarray(x))
         used = {address for address, streams in connection._peer._idle.items() if streams}
     assert len(used) == 3
+
+
+def test_an_address_that_cannot_be_reached_keeps_no_connection(client):
+    further = ["127.0.0.1:0"] * 2
+    server = transfer.start_transfer_server(client, "127.0.0.1:0", further)
+    with server, server.connect(server.address()) as connection:
+        x = put(client, np.arange(3 << 20))
+        server.await_pull(1, x)
+        server._server._listeners[-1].close()
+        for _ in range(2):
+            with pytest.raises(PeerLostError):
+                connection.pull(1, x, timeout=60)
+        assert not connection._peer._busy
+
+
+def test_what_was_pulled_is_over_before_another_may_pull_it():
+    offers, free = Offers(), []
+    offer, end = offers.add(1, (), None), offers.end
+
+    def ended(*given):
+        """Look whether another thread could take the offer now."""
+        thread = threading.Thread(target=lambda: free.append(offers._changed.acquire(False)))
+        thread.start()
+        thread.join()
+        end(*given)
+
+    offers.end = ended
+    offers.release(offers.lease(1, 0), is_done=True)
+    offer.wait(0)
+    assert free == [False]
+    with pytest.raises(DistributedError, match="was pulled"):
+        offers.lease(1, 0)
 
 
 def test_requests_are_as_small_as_the_server_wants_them(client):

@@ -98,7 +98,9 @@ class Stream:
     def is_fresh(self) -> bool:
         """Return whether an idle connection can be used: the other side has not ended it."""
         try:
-            return not select.select([self._socket], [], [], 0)[0]
+            poll = select.poll()  # select() takes no descriptor above 1023
+            poll.register(self._socket, select.POLLIN)
+            return not poll.poll(0)
         except (OSError, ValueError):
             return False
 

@@ -8,6 +8,7 @@ from threading import Event, Lock, Thread
 from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
+from devrt._clusters import address_of
 from devrt.distributed.security import Security, bound_address, check_loopback
 from devrt.distributed.transfer.frames import FrameError, Stream
 from devrt.errors import DistributedError, StatusCode
@@ -15,7 +16,7 @@ from devrt.errors import DistributedError, StatusCode
 if TYPE_CHECKING:
     from ssl import SSLSocket
 
-__all__ = ["Listener", "address_of"]
+__all__ = ["Listener"]
 
 _WHAT = "transfer server"
 _HANDSHAKE_SECONDS = 10.0
@@ -185,11 +186,6 @@ class Listener:
         names = [value for kind, value in _names(wrapped.getpeercert()) if kind == "URI"]
         if not self._security.accepts_names(names):
             raise ConnectionError("a certificate of another job")
-
-
-def address_of(host: str, port: int) -> str:
-    """Return ``host:port``."""
-    return f"[{host}]:{port}" if ":" in host else f"{host}:{port}"
 
 
 def _names(certificate: object) -> list[tuple[str, str]]:

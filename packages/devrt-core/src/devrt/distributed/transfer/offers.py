@@ -167,10 +167,10 @@ class Offers:
         with self._changed:
             if self._leases.pop(lease.key, None) is None:
                 return
+            if is_done:  # before another puller can lease it
+                self.end(lease.offer, "was pulled")
             lease.offer._is_leased = False
             self._changed.notify_all()
-        if is_done:
-            self.end(lease.offer, "was pulled")
 
     def end(self, offer: Offer, why: str) -> None:
         """Forget an offer; its number may be used again. Nothing if it is over."""

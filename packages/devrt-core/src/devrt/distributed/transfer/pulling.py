@@ -259,16 +259,15 @@ class Pull:
         pieces = [piece for region in regions for piece in region.pieces(most)]
         groups = deque(grouped(pieces, most))
         count = min(count, len(groups))
-        streams = [self._stream]
-        if count > 1:
-            addresses = [self._peer.data_address(number) for number in range(count)]
-            streams = [self._peer.take(address, self._stream.deadline) for address in addresses]
-        reading = Reading(self._key, groups, streams)
-        with self._peer.failures(self._what, [*streams, self._stream]):
-            reading.run()
-        if count > 1:
-            for stream, address in zip(streams, addresses, strict=True):
-                self._peer.give_back(stream, address)
+        numbers = range(count) if count > 1 else ()
+        addresses = [self._peer.data_address(number) for number in numbers]
+        streams: list[Stream] = []
+        with self._peer.failures(self._what, streams):
+            for address in addresses:
+                streams.append(self._peer.take(address, self._stream.deadline))
+            Reading(self._key, groups, streams or [self._stream]).run()
+        for stream, address in zip(streams, addresses, strict=True):
+            self._peer.give_back(stream, address)
 
     def finish(self) -> None:
         """End the lease: everything was read. The number is free when this returns."""

@@ -8,8 +8,8 @@ from threading import Semaphore
 from typing import Any
 
 from devrt.contract import Client, Device
-from devrt.distributed.arguments import flag, number, seconds, secret, text
-from devrt.distributed.security import Security
+from devrt.distributed.arguments import flag, number, seconds, text
+from devrt.distributed.security import Security, given_security
 from devrt.distributed.transfer.offers import Offer
 from devrt.distributed.transfer.pulling import Peer
 from devrt.distributed.transfer.server import PullServer, TransferBounds
@@ -205,13 +205,15 @@ def start_transfer_server(
     patience = seconds(offer_timeout, "offer_timeout")
     used = _checked(bounds or TransferBounds(), TransferBounds, "bounds")
     _checked(client, Client, "client")
-    security = Security(
+    security = given_security(
         mtls_cert_file,
         mtls_key_file,
         mtls_ca_file,
         mtls_peer_uri_prefix,
-        secret(token),
+        token,
         verify_secure_credentials,
+        None,
+        None,
     )
     addresses = [text(address, "address"), *_further(transport_addresses)]
     is_remote = flag(allow_remote, "allow_remote")
