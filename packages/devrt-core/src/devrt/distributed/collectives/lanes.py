@@ -1,4 +1,4 @@
-"""Work that runs in its turn beside the thread that has it done: one exchange after the other."""
+"""Work that runs beside the thread that has it done, in order: one exchange after the other."""
 
 from __future__ import annotations
 
@@ -17,6 +17,7 @@ class Lane:
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
+        self._running = threading.Lock()
         self._count = 0
         self._jobs: queue.SimpleQueue[Job | None] = queue.SimpleQueue()
         self._has_thread = False
@@ -27,7 +28,8 @@ class Lane:
             is_first = self._count == 0
             self._count += 1
         if is_first:
-            job()
+            with self._running:  # the thread may have begun what was submitted meanwhile
+                job()
             self._ended()
             return
         done = threading.Event()
@@ -47,7 +49,8 @@ class Lane:
 
     def _add(self, job: Job) -> None:
         def run() -> None:
-            job()
+            with self._running:
+                job()
             self._ended()
 
         self._jobs.put(run)
