@@ -15,6 +15,7 @@ import pytest
 pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
 from devrt import xla_client
+from devrt._support.losses import lost_of
 from devrt.errors import PeerLostError
 from etcd_servers import EtcdServers
 from jaxlib_processes import JaxlibClientProcess, JaxlibServiceProcess, python_with_jaxlib
@@ -216,3 +217,19 @@ def test_nobody_passes_a_barrier_before_the_last_has_come(pair):
     other.wait_at_barrier("order", 20_000)
     waiter.join(20)
     assert passed == ["yes"]
+
+
+@pytest.mark.parametrize("engine", ["embedded", "etcd-1"])
+def test_a_process_that_leaves_is_not_lost(engine, etcd):
+    with served(engine, 2, etcd) as service:
+        clients = [joined(service, number, "devrt") for number in range(2)]
+        together(lambda client: client.connect(), clients, timeout=30)
+        leaving = threading.Thread(target=clients[1].shutdown)
+        leaving.start()
+        phases = {}
+        while phases.get("state") != "leaving":
+            phases = next(row for row in service.status()["processes"] if row["process"] == 1)
+        assert set(clients[0].get_live_nodes([0, 1])) == {0, 1}
+        assert lost_of(clients[0], [0, 1]) == []
+        clients[0].shutdown()
+        leaving.join(30)

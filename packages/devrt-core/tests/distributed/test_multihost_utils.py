@@ -154,6 +154,14 @@ def test_processes_that_are_alive_agree_on_who_is(launch_apart):
         ]
 
 
+DAYS_PASS = """
+import time
+from devrt.distributed import preemption
+from devrt.experimental import multihost_utils as together
+preemption._DAY_MS = 10
+together.reached_preemption_sync_point(1)
+time.sleep(0.3)
+"""
 PREEMPTED = """
 import itertools, os, signal
 from devrt.experimental import multihost_utils as together
@@ -167,11 +175,39 @@ distributed.shutdown()
 """
 
 
-def test_processes_stop_at_one_step_where_one_is_to_be_ended(launch):
-    printed, done = launch(2, PREEMPTED)
+@pytest.mark.parametrize("days", ["", "first days pass"])
+def test_processes_stop_at_one_step_where_one_is_to_be_ended(launch, days):
+    script = PREEMPTED if not days else DAYS_PASS + PREEMPTED
+    printed, done = launch(2, script)
     assert (done.returncode, done.stderr) == (0, "")
     assert printed[0] == printed[1]
     assert json.loads(printed[0][0])["stopped"] >= 5
+
+
+LEAVES = """
+from devrt.experimental import multihost_utils as together
+devices = devrt.devices()
+with together.live_devices(devices) as alive:
+    assert alive == devices
+if me == 2:
+    client.key_value_set("leaves", "")
+    distributed.shutdown()
+else:
+    client.blocking_key_value_get("leaves", 60_000)
+    while len(alive) == 3:  # it is about to leave
+        with together.live_devices(devices) as alive:
+            pass
+    show(alive=[one.id for one in alive], nodes=sorted(client.get_live_nodes([])))
+    client.wait_at_barrier("both", 60_000, [0, 1])
+    distributed.shutdown()
+"""
+
+
+def test_a_process_that_leaves_is_not_lost_and_has_no_live_devices(launch_apart):
+    printed, codes = launch_apart(3, LEAVES, recoverable=True, DEVRT_NUM_CPU_DEVICES="1")
+    assert codes == [0, 0, 0]
+    for lines in printed[:2]:
+        assert lines == ['{"alive": [0, 1], "nodes": [0, 1, 2]}']
 
 
 def test_names_for_jobs_without_one():

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import os
 import weakref
 from collections.abc import Callable, Sequence
@@ -78,8 +79,9 @@ class DistributedRuntimeClient:
             location, node_id, times, security, on_loss, use_compression
         )
         self._parents: Session | None = None  # kept: its end would not be without effects
-        how = self._session.leave if shutdown_on_destruction else self._session.close
-        self._end = weakref.finalize(self, _quietly, how, times.shutdown)
+        leave = functools.partial(self._session.leave, times.shutdown)
+        how = leave if shutdown_on_destruction else self._session.close
+        self._end = weakref.finalize(self, _quietly, how)
         renounced_by_children(self)
 
     def renounce(self) -> None:
@@ -214,9 +216,9 @@ def _session(
     return WireSession(direct, over_grpc, process, times.rpc)
 
 
-def _quietly(how: Callable[[float], None], seconds: float) -> None:
+def _quietly(how: Callable[[], None]) -> None:
     """End a connection where nobody can be given an error."""
     try:
-        how(seconds)
+        how()
     except Exception:  # noqa: BLE001  the service, or Python itself, may be gone
         return

@@ -15,6 +15,8 @@ from devrt.errors import DevrtError, StatusCode
 
 __all__ = ["Cluster", "Limits", "Node"]
 
+_ALIVE = frozenset({"connected", "leaving"})
+
 
 class Limits:
     """The times of a cluster, in seconds.
@@ -100,7 +102,7 @@ class Cluster:
         node = self._numbered(number)
         if node.state == "lost" and node.error is not None and incarnation == node.incarnation:
             raise node.error
-        if node.state not in {"connected", "leaving"}:
+        if node.state not in _ALIVE:
             words = f"process {number} is not connected ({node.phase}). Call connect() first."
             raise faults.refused(StatusCode.FAILED_PRECONDITION, words, process=number)
         if incarnation is not None and incarnation != node.incarnation:
@@ -190,13 +192,13 @@ class Cluster:
     def leave(self, number: int, done: Done) -> None:
         """Let a process shut down: it waits until all others that are alive do."""
         node = self._numbered(number)
-        if node.state not in {"connected", "leaving"}:
+        if node.state not in _ALIVE:
             done(None)
             return
         self._set(node, "leaving", "shutting down")
         self._fail_barriers_of(node)
         if self._shutdown is None:
-            present = [n.number for n in self.nodes if n.state in {"connected", "leaving"}]
+            present = [n.number for n in self.nodes if n.state in _ALIVE]
             self._shutdown = Gathering(
                 "the shutdown of the cluster", present, self.limits.shutdown, self.clock()
             )
@@ -210,9 +212,9 @@ class Cluster:
         return node.state == "left" and node.incarnation == incarnation
 
     def alive(self, processes: Collection[int]) -> list[Node]:
-        """Return those of some processes, or of all, that are connected."""
+        """Return those of some processes, or of all, that are alive, those that leave too."""
         wanted = processes or range(len(self.nodes))
-        return [node for n in sorted(wanted) if (node := self._numbered(n)).state == "connected"]
+        return [node for n in sorted(wanted) if (node := self._numbered(n)).state in _ALIVE]
 
     def tick(self) -> None:
         """Let time pass: end what is over, and find who is lost."""
@@ -225,14 +227,14 @@ class Cluster:
             if barrier.deadline <= now:
                 self._end_barrier(name, self._late(barrier))
         late = now - self.limits.heartbeat
-        silent = [n for n in self.nodes if n.state in {"connected", "leaving"} and n.seen < late]
+        silent = [n for n in self.nodes if n.state in _ALIVE and n.seen < late]
         if silent:
             self._lose(silent)
 
     def lose(self, number: int, how: str) -> None:
         """Take a process as lost that is known to be dead; nothing where it is not connected."""
         node = self._numbered(number)
-        if node.state in {"connected", "leaving"}:
+        if node.state in _ALIVE:
             node.end = how
             self._lose([node])
 

@@ -44,7 +44,7 @@ class ForkedSession(Session):
     def leave(self, seconds: float) -> None:
         """Do nothing: the parent is still there."""
 
-    def close(self, seconds: float = 0) -> None:
+    def close(self) -> None:
         """Do nothing."""
 
     def awaited(self, key: str, seconds: float) -> bytes:

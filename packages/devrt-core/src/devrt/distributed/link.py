@@ -132,7 +132,7 @@ class Link(abc.ABC):
         finally:
             self.close()
 
-    def close(self, _: float = 0) -> None:
+    def close(self) -> None:
         """End heartbeats and calls that wait. Idempotent."""
         self.is_joined = False
         self._ended.set()

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import os
 import signal
 from threading import Event, Lock, Thread
@@ -11,7 +12,7 @@ from typing import Any
 from devrt._support import log
 from devrt.distributed.client import DistributedRuntimeClient
 from devrt.distributed.faults import refused
-from devrt.errors import DevrtError, StatusCode
+from devrt.errors import DeadlineExceededError, DevrtError, StatusCode
 
 __all__ = ["PreemptionSync"]
 
@@ -87,7 +88,7 @@ class PreemptionSync:
 
     def _wait(self) -> None:
         try:
-            self._client.blocking_key_value_get(_NOTICE, _DAY_MS)
+            self._await_notice()
         except DevrtError:  # the job ended, or a process of it was lost: calls of the user say so
             return
         with self._lock:
@@ -95,6 +96,12 @@ class PreemptionSync:
                 self._stop = self._agreed()
             except DevrtError as error:
                 self._error = error
+
+    def _await_notice(self) -> None:
+        while True:
+            with contextlib.suppress(DeadlineExceededError):  # a job may run for longer
+                self._client.blocking_key_value_get(_NOTICE, _DAY_MS)
+                return
 
     def _agreed(self) -> int:
         self._client.key_value_set(f"{_STEPS}/{self._process}", str(self._count))

@@ -20,7 +20,7 @@ class Session(abc.ABC):
         """Leave when every process that is alive does, and close. Idempotent."""
 
     @abc.abstractmethod
-    def close(self, seconds: float = 0) -> None:
+    def close(self) -> None:
         """End without a word to the others. Idempotent."""
 
     @abc.abstractmethod

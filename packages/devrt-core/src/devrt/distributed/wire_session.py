@@ -69,48 +69,47 @@ class WireSession(Session):
         """Leave when every process that is alive does, and close. Idempotent."""
         self._connection.leave(seconds + _GRACE)
 
-    def close(self, seconds: float = 0) -> None:
+    def close(self) -> None:
         """End without a word to the others. Idempotent."""
         self._connection.close()
 
     def awaited(self, key: str, seconds: float) -> bytes:
         """Return a key's value, once it is there."""
-        request = _with_text("GetKeyValueRequest", key=key)
+        request = message("GetKeyValueRequest")(key=key)
         what = f"waiting for key {key!r}"
         answer = self._connection.wait("GetKeyValue", request, seconds, what)
         return bytes(answer.kv.value)
 
     def get(self, key: str) -> bytes:
         """Return a key's value; ``NOT_FOUND`` if it is not there."""
-        answer = self._call("TryGetKeyValue", _with_text("TryGetKeyValueRequest", key=key))
+        answer = self._call("TryGetKeyValue", message("TryGetKeyValueRequest")(key=key))
         return bytes(answer.kv.value)
 
     def set(self, key: str, value: bytes, overwrite: bool) -> None:
         """Set a key; without ``overwrite`` one that is there is ``ALREADY_EXISTS``."""
-        entry = _with_text("KeyValueEntry", key=key, value=value)
+        entry = message("KeyValueEntry")(key=key, value=value)
         kind = message("InsertKeyValueRequest")
         self._call("InsertKeyValue", kind(kv=entry, allow_overwrite=overwrite))
 
     def directory(self, key: str) -> list[tuple[str, bytes]]:
         """Return the keys below one and their values, by key."""
-        request = _with_text("GetKeyValueDirRequest", directory_key=key)
+        request = message("GetKeyValueDirRequest")(directory_key=key)
         rows = self._call("GetKeyValueDir", request).kv
         return [(row.key, bytes(row.value)) for row in rows]
 
     def delete(self, key: str) -> None:
         """Delete a key and every key below it."""
-        request = _with_text("DeleteKeyValueRequest", key=key, is_directory=True)
+        request = message("DeleteKeyValueRequest")(key=key, is_directory=True)
         self._call("DeleteKeyValue", request)
 
     def increment(self, key: str, by: int) -> int:
         """Add to a key's number, which begins at 0; return the sum."""
-        request = _with_text("IncrementKeyValueRequest", key=key, increment=by)
+        request = message("IncrementKeyValueRequest")(key=key, increment=by)
         return int(self._call("IncrementKeyValue", request).kv.value)
 
     def barrier(self, name: str, seconds: float, processes: Sequence[int]) -> None:
         """Wait until every process, or every one given, has come."""
-        request = _with_text(
-            "BarrierRequest",
+        request = message("BarrierRequest")(
             barrier_id=name,
             barrier_timeout_in_ms=round(seconds * 1000),
             task_ids=processes,
@@ -133,12 +132,3 @@ class WireSession(Session):
             words = f"{method} was called before connect(), or after shutdown()."
             raise refused(StatusCode.FAILED_PRECONDITION, words)
         return self._connection.call(method, request, self._seconds)
-
-
-def _with_text(kind: str, **fields: Any) -> Any:
-    """Return a message; text that UTF-8 has not, as lone surrogates, is the caller's error."""
-    try:
-        return message(kind)(**fields)
-    except (UnicodeEncodeError, ValueError) as error:
-        words = f"a key or the name of a barrier is no text that UTF-8 has: {error}"
-        raise refused(StatusCode.INVALID_ARGUMENT, words) from error

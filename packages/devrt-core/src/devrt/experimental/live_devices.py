@@ -69,16 +69,23 @@ def live_devices(devices: Sequence[Device]) -> Iterator[list[Device]]:
 
 
 def _agreed(client: DistributedRuntimeClient, processes: Collection[int]) -> dict[int, int]:
-    """Return who of some processes is alive, and its incarnation, when all of those know it."""
+    """Return who of some processes is alive, and its incarnation, when all of those know it.
+
+    A process that is shutting down is alive, and comes to no barrier.
+    """
+    leaving: dict[int, int] = {}
     while True:
-        alive = client.get_live_nodes(sorted(processes))
+        found = client.get_live_nodes(sorted(processes))
+        alive = {process: it for process, it in found.items() if leaving.get(process) != it}
         words = ",".join(f"{process}:{alive[process]}" for process in sorted(alive))
         name = f"devrt/live_devices/{sha256(words.encode()).hexdigest()}"
         try:
             client.wait_at_barrier(name, _WAIT_MS, sorted(alive))
-        except PeerLostError:
-            if client.get_live_nodes(sorted(processes)) == alive:
-                raise  # of a job that ends with a process
+        except PeerLostError as error:
+            lost = alive.keys() & {*getattr(error, "processes", ())}
+            if not lost:
+                raise
+            leaving |= {process: alive[process] for process in lost}
         else:
             return alive
 

@@ -12,6 +12,7 @@ from devrt._support import log
 from devrt.distributed import faults, rules
 from devrt.distributed.faults import refused
 from devrt.distributed.keyspace import Keyspace, normalised, not_found
+from devrt.distributed.link import BEATS
 from devrt.distributed.session import Session
 from devrt.distributed.store import Entry, Store
 from devrt.distributed.stored import job as keys
@@ -21,7 +22,7 @@ from devrt.errors import DevrtError, StatusCode
 
 __all__ = ["StoredSession"]
 
-_BEATS = 4  # renewals in the time that may pass without one
+_ALIVE = frozenset({"connected", "leaving"})
 
 
 class StoredSession(Session):
@@ -108,7 +109,7 @@ class StoredSession(Session):
                 self._release()
             self.close()
 
-    def close(self, seconds: float = 0) -> None:
+    def close(self) -> None:
         """End without a word to the others. Idempotent."""
         self._is_joined = False
         words = "this client was shut down."
@@ -169,7 +170,7 @@ class StoredSession(Session):
             return {
                 number: board.alive[number].incarnation
                 for number in sorted(processes or range(self._job.size))
-                if number in board.alive and board.alive[number].state == "connected"
+                if number in board.alive and board.alive[number].state in _ALIVE
             }
 
     def _found(self, seconds: float, deadline: float) -> keys.Job:
@@ -284,7 +285,7 @@ class StoredSession(Session):
         renewed = time.monotonic()
         written = ""
         heartbeat = min(self._heartbeat, self._job.heartbeat)
-        while not ended.wait(heartbeat / _BEATS):
+        while not ended.wait(heartbeat / BEATS):
             try:
                 self._lease.renew()
                 self._job_lease.renew()
