@@ -1,6 +1,10 @@
 """Both sides of a connection known by certificates: who has none, or another's, is refused."""
 
+import json
 import shutil
+import signal
+import subprocess
+import sys
 from pathlib import Path
 
 import pytest
@@ -9,7 +13,13 @@ pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
 from certificates import certificates
 from devrt import xla_client
-from devrt.errors import DeadlineExceededError, DistributedError, InvalidArgumentError
+from devrt.errors import (
+    DeadlineExceededError,
+    DevrtError,
+    DistributedError,
+    InvalidArgumentError,
+)
+from support import together
 
 
 def test_only_certificates_of_the_job_join(tmp_path):
@@ -65,3 +75,32 @@ def test_connections_without_certificates_are_refused_where_that_is_wanted():
             make(address, 1, verify_secure_credentials=True)
         with pytest.raises(InvalidArgumentError, match="wants certificates"):
             join(address, 0, verify_secure_credentials=True)
+
+
+SERVICE = """
+import json, sys
+from devrt import xla_client
+files = json.loads(sys.argv[1])
+service = xla_client.get_distributed_runtime_service(
+    "localhost:0", 2, heartbeat_timeout=2, **files)
+print(service.address, flush=True)
+sys.stdin.read()
+"""
+
+
+def test_leaving_a_service_that_was_stopped_ends_with_the_heartbeat(tmp_path):
+    files = certificates(tmp_path / "ours")
+    command = [sys.executable, "-c", SERVICE, json.dumps(files)]
+    pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE, "text": True}
+    with subprocess.Popen(command, **pipes) as service:
+        address = service.stdout.readline().strip()
+        how = {"init_timeout": 20, "shutdown_timeout": 600, "heartbeat_timeout": 2, **files}
+        join = xla_client.get_distributed_runtime_client
+        clients = [join(address, number, **how) for number in range(2)]
+        together(lambda client: client.connect(), clients, timeout=30)
+        service.send_signal(signal.SIGSTOP)
+        try:
+            with pytest.raises(DevrtError, match="the heartbeat failed"):  # not after 600 s
+                together(lambda client: client.shutdown(), clients, timeout=60)
+        finally:
+            service.kill()

@@ -115,15 +115,13 @@ def test_mpi_exchanges_everything(launch_mpi, mpi_head):
 
 
 DIES = """
-import os, signal, time
+import os, signal
 from devrt.distributed import collectives
 c = collectives.connect(ENGINE, timeout=60)
 c.barrier()
 if me == 1:
     os.kill(os.getpid(), signal.SIGKILL)
-began = time.monotonic()
 print(refused(lambda: c.all_reduce([np.ones(4)])))
-print(time.monotonic() - began < 40)
 """
 
 
@@ -168,10 +166,9 @@ def test_a_rank_that_dies_is_an_error_of_the_others(started):
     outputs = [child.communicate(timeout=100) for child in children]
     assert children[1].returncode == -signal.SIGKILL
     for me in (0, 2):
-        error, soon = outputs[me][0].splitlines()
+        (error,) = outputs[me][0].splitlines()
         assert error.startswith("PeerLostError")
         assert "process 1" in error
-        assert soon == "True"
 
 
 @pytest.mark.usefixtures("gloo")
@@ -179,9 +176,8 @@ def test_a_rank_that_dies_breaks_connections_of_gloo(started):
     children = started(3, DIES.replace("ENGINE", "'gloo'"))
     outputs = [child.communicate(timeout=100) for child in children]
     for me in (0, 2):
-        error, soon = outputs[me][0].splitlines()
+        (error,) = outputs[me][0].splitlines()
         assert error.startswith("PeerLostError: all_gather over Gloo failed: a process is gone")
-        assert soon == "True"
 
 
 STALLS = """

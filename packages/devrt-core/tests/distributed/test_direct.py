@@ -268,6 +268,9 @@ def test_a_response_that_is_late_is_not_the_next_calls(client):
     direct = DirectClient(*port_of(client), token="")
     request = message("GetKeyValueRequest")(key="late")
     request.incarnations.CopyFrom(client._session._connection._ids)
+    with pytest.raises(DistributedError, match="NOT_FOUND"):
+        direct.call("TryGetKeyValue", request, 30)
+    assert len(direct._idle) == 1  # the next call need not connect
     with pytest.raises(TimeoutError):
         direct.call("GetKeyValue", request, 0.01)
     client.key_value_set("late", "value")

@@ -16,7 +16,8 @@ child = os.fork()
 if child == 0:
     found = [refused(lambda: client.key_value_try_get("of/0")),
              refused(lambda: client.wait_at_barrier("b", 1000)),
-             refused(distributed.shutdown)]
+             refused(distributed.shutdown),
+             [distributed.global_state.service, distributed.global_state.collectives]]
     os.write(write, json.dumps(found).encode())
     sys.exit()  # with all that Python does at its end
 os.close(write)
@@ -34,7 +35,8 @@ def test_a_child_of_a_fork_is_not_in_the_job(launch):
     for lines in printed:  # gRPC may have one of its own about the fork
         shown = json.loads(lines[-1])
         assert (shown["status"], shown["still"]) == (0, "here")
-        got, met, left = shown["found"]
+        got, met, left, parts = shown["found"]
         assert got.startswith("DistributedError: FAILED_PRECONDITION: this process is a fork of")
         assert met == got
         assert left == "None"
+        assert parts == [None, None]

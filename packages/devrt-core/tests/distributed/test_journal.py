@@ -234,3 +234,15 @@ def test_a_service_that_was_stopped_loses_nobody(service):
     together(lambda client: client.wait_at_barrier("all", 60_000), clients, timeout=90)
     assert set(clients[0].get_live_nodes([0, 1])) == {0, 1}
     together(lambda client: client.shutdown(), clients, timeout=30)
+
+
+def test_a_service_that_is_refused_leaves_the_journal_to_the_next(tmp_path):
+    path = str(tmp_path / "journal")
+    journal = Journal(path)
+    journal.begin(7, 2)
+    journal.close(delete=False)
+    make = xla_client.get_distributed_runtime_service
+    with pytest.raises(DistributedError, match="of 2 processes") as caught:
+        make("localhost:0", 3, journal=path)
+    make("localhost:0", 2, journal=path).shutdown()
+    assert caught.value.code is not None  # the error, and what it refers to, live until here

@@ -3,6 +3,7 @@
 import os
 import socket
 import struct
+import time
 
 import pytest
 
@@ -12,6 +13,7 @@ import grpc
 
 from devrt import xla_client
 from devrt.distributed import Bounds, MemoryStore
+from devrt.distributed.channel import methods_of, opened
 from devrt.distributed.protocol.messages import METHODS, SERVICE, message
 from devrt.distributed.quota import Quota, Rate
 from devrt.distributed.security import Security
@@ -181,6 +183,11 @@ def test_calls_of_grpc_make_a_connection_one_of_the_job(job):
         assert len(service._direct._open) > 1  # the clients' own, and this
 
 
+def call_until_refused(call):
+    while True:
+        call()
+
+
 def test_one_process_may_keep_so_much_and_call_so_often():
     make = xla_client.get_distributed_runtime_service
     bounds = Bounds(process_bytes=1000, calls_per_second=50, key_bytes=20)
@@ -194,14 +201,30 @@ def test_one_process_may_keep_so_much_and_call_so_often():
         client.key_value_set_bytes("a", bytes(950), True)
         client.key_value_delete("a")
         client.key_value_set_bytes("b", bytes(900))
-        codes = set()
-        for _ in range(1000):
-            try:
-                client.key_value_try_get("b")
-            except DistributedError as error:
-                codes.add(error.code)
-        assert codes == {StatusCode.RESOURCE_EXHAUSTED}
-        assert service.status()["refused"]["RESOURCE_EXHAUSTED"] > 100
+        before = service.status()["refused"]["RESOURCE_EXHAUSTED"]
+        with pytest.raises(DistributedError) as caught:
+            call_until_refused(lambda: client.key_value_try_get("b"))
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        assert service.status()["refused"]["RESOURCE_EXHAUSTED"] == before + 1
+
+
+def test_calls_that_watch_the_processes_are_bounded_and_end_with_the_service():
+    make = xla_client.get_distributed_runtime_service
+    with make("localhost:0", 1, token="secret", bounds=Bounds(waiting_calls=2)) as service:
+        client = client_of(service)
+        client.connect()  # which waits for losses: the first call of two
+        security = Security(token="secret")
+        with opened(service.address, security, compress=False) as channel:
+            request = message("WatchTasksRequest")(version_number=1 << 40)
+            request.incarnations.CopyFrom(client._session._connection._ids)
+            watch = methods_of(channel)["WatchTasks"].future
+            waiting = watch(request, timeout=60, metadata=security.metadata)
+            while service._calls._waiting.get(0) != 2:
+                time.sleep(0.01)
+            further = watch(request, timeout=60, metadata=security.metadata)
+            assert "2 calls of one process wait already" in str(further.exception().details())
+            service.shutdown()
+            assert "is shutting down" in str(waiting.exception().details())
 
 
 def test_what_all_keep_is_bounded_and_belongs_to_who_set_it_last():

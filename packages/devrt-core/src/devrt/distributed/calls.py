@@ -110,9 +110,12 @@ class Calls:
 
     async def WatchTasks(self, request: Any) -> Any:  # noqa: N802
         """Answer with the states of all processes when they are others than the caller knows."""
-        self._caller(request)
-        while self._cluster.version <= request.version_number:
-            await asyncio.sleep(0.05)
+        number = self._caller(request)
+        with self._wait(number) as (future, _):
+            while self._cluster.version <= request.version_number:
+                await asyncio.wait([future], timeout=0.05)
+                if future.done():
+                    future.result()  # the service ends
         info = message("TaskInfo")
         states = [
             info(
@@ -231,8 +234,8 @@ class Calls:
             raise refused(StatusCode.ABORTED, words)
 
     def _key(self, key: str) -> str:
-        if len(key.encode()) > self._bounds.key_bytes:
-            words = f"a key has at most {self._bounds.key_bytes} bytes; one has {len(key)}."
+        if (size := len(key.encode())) > self._bounds.key_bytes:
+            words = f"a key has at most {self._bounds.key_bytes} bytes; one has {size}."
             raise refused(StatusCode.INVALID_ARGUMENT, words)
         return key
 

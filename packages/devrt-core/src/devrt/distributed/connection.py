@@ -11,13 +11,11 @@ from devrt.distributed.faults import from_wire
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
 from devrt.distributed.link import BEATS, ONCE, PAUSE, Link, is_once, perhaps_done
 from devrt.distributed.protocol.contract import CONTRACT_METADATA
-from devrt.distributed.protocol.messages import RESUMES_KEY, grpc_module
+from devrt.distributed.protocol.messages import ERROR_KEY, RESUMES_KEY, grpc_module
 from devrt.distributed.security import Security
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
 __all__ = ["Connection"]
-
-_OWN = "devrt-error-bin"  # metadata of the errors of devrt's service
 
 
 class Connection(Link):
@@ -61,12 +59,7 @@ class Connection(Link):
         """Make a call that waits for no other process."""
         request.incarnations.CopyFrom(self._ids)
         self._check_service()
-        if self._resumes:
-            return self._repeated(method, request, seconds, method)
-        try:
-            return self._methods[method](request, timeout=seconds, metadata=self._security.metadata)
-        except self._grpc.RpcError as error:
-            raise self._error(error, method) from error
+        return self._repeated(method, request, seconds, method)
 
     def wait(self, method: str, request: Any, seconds: float, what: str) -> Any:
         """Make a call that waits for others: it ends, with the error, where one is lost."""
@@ -86,7 +79,7 @@ class Connection(Link):
             except DistributedError as error:
                 if not self._resumes or not isinstance(error.__cause__, self._grpc.RpcError):
                     raise
-                if _OWN in dict(error.__cause__.trailing_metadata() or ()):
+                if ERROR_KEY in dict(error.__cause__.trailing_metadata() or ()):
                     raise
                 if error.code is not StatusCode.UNAVAILABLE or time.monotonic() >= end:
                     raise
@@ -173,7 +166,7 @@ class Connection(Link):
         # A service that is gone is found by the heartbeats, which try again.
         if isinstance(loss, PeerLostError) or error.code() not in silent:
             self._lose(loss)
-            if _OWN not in dict(error.trailing_metadata() or ()):
+            if ERROR_KEY not in dict(error.trailing_metadata() or ()):
                 self._is_over = True  # jaxlib's service leaves those that wait for keys
                 self._interrupt()
 
@@ -182,7 +175,7 @@ class Connection(Link):
             return DistributedError(f"{what} failed: {error}", code=StatusCode.CANCELLED)
         code = int(error.code().value[0])
         metadata = dict(error.trailing_metadata() or ())
-        if details := metadata.get(_OWN):
+        if details := metadata.get(ERROR_KEY):
             return from_wire(code, str(error.details()), bytes(details))
         lost = lost_at_jaxlib(bytes(metadata.get(DETAILS, b"")), str(error.details()))
         if lost is not None:

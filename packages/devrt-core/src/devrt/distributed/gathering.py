@@ -31,7 +31,6 @@ class Gathering:
         self.expected = set(expected)
         self.seconds = seconds
         self.deadline = now + seconds
-        self.began = now
         self._waiting: dict[int, list[Done]] = {}
 
     @property

@@ -19,9 +19,11 @@ from devrt.distributed.cluster import Cluster, Limits
 from devrt.distributed.direct.server import DirectServer
 from devrt.distributed.faults import refused, to_wire
 from devrt.distributed.journal import Journal
+from devrt.distributed.link import BEATS
 from devrt.distributed.ports import bound_sockets
 from devrt.distributed.protocol.contract import check_contract, contract_of
 from devrt.distributed.protocol.messages import (
+    ERROR_KEY,
     METHODS,
     RESUMES_KEY,
     SERVICE,
@@ -36,7 +38,6 @@ __all__ = ["DistributedRuntimeService"]
 
 _TICK = 0.05
 _START_SECONDS = 30.0
-_BEATS = 4  # of a process in the time that it may be silent
 _OFFERING = {"RegisterTask"}  # calls whose answers say that another service may carry on
 
 
@@ -72,33 +73,43 @@ class DistributedRuntimeService:
             words = f"a cluster has at least one process, and num_nodes is {num_nodes}."
             raise refused(StatusCode.INVALID_ARGUMENT, words)
         self._cluster = Cluster(num_nodes, limits, recoverable)
+        self._refusals: dict[str, int] = {}
+        self._stopping = asyncio.Event()
+        self._failure: DevrtError | None = None
+        self._ready = threading.Event()
         self._journal = None if journal is None else Journal(journal)
-        self._calls = Calls(self._cluster, self._incarnation(num_nodes), self._bounds)
+        try:
+            self._start(num_nodes)
+        except BaseException:
+            if self._journal is not None:
+                self._journal.close(delete=False)  # for the next service
+            raise
+        self.address = address_of(self._host, self._port)
+
+    def _start(self, size: int) -> None:
+        """Begin to listen, in a thread."""
+        self._calls = Calls(self._cluster, self._incarnation(size), self._bounds)
         if self._journal is not None:
             self._calls.carry_on(self._journal)
         self._direct = DirectServer(
             self._calls,
             self._security.token or "",
             self._certified,
-            journal is not None,
+            self._journal is not None,
             self._bounds.message_bytes,
             self._bounds.connections,
             self._bounds.transit_bytes,
             self._count,
         )
-        self._refusals: dict[str, int] = {}
         self._loop = asyncio.new_event_loop()
-        self._stopping = asyncio.Event()
-        self._started: list[DevrtError | None] = []
-        self._ready = threading.Event()
         self._thread = threading.Thread(target=self._run, name="devrt-coordination", daemon=True)
         self._thread.start()
-        self._ready.wait(_START_SECONDS)
-        if self._started and self._started[0] is not None:
-            if self._journal is not None:
-                self._journal.close(delete=False)
-            raise self._started[0]
-        self.address = address_of(self._host, self._port)
+        if not self._ready.wait(_START_SECONDS):
+            self._loop.call_soon_threadsafe(self._stopping.set)
+            words = f"the coordination service did not begin within {_START_SECONDS:g} s."
+            raise refused(StatusCode.DEADLINE_EXCEEDED, words)
+        if self._failure is not None:
+            raise self._failure
 
     def shutdown(self) -> None:
         """End the service; calls that wait get an error. Idempotent."""
@@ -136,13 +147,13 @@ class DistributedRuntimeService:
         try:
             self._loop.run_until_complete(self._serve())
         except DevrtError as error:
-            self._started.append(error)
+            self._failure = error
         except (OSError, RuntimeError) as error:
             words = (
                 f"the coordination service could not begin: {error}. It needs a socket in the "
                 "folder of temporary files, whose path may have some 80 bytes: look at TMPDIR."
             )
-            self._started.append(DistributedError(words, code=StatusCode.UNAVAILABLE))
+            self._failure = DistributedError(words, code=StatusCode.UNAVAILABLE)
         finally:
             self._ready.set()
             self._loop.close()
@@ -173,7 +184,6 @@ class DistributedRuntimeService:
         server.add_generic_rpc_handlers(tuple(self._handlers(offered)))
         await server.start()
         await self._direct.start(bound, path)
-        self._started.append(None)
         self._ready.set()
         ticked = time.monotonic()
         while not self._stopping.is_set():
@@ -181,7 +191,7 @@ class DistributedRuntimeService:
                 await asyncio.wait_for(self._stopping.wait(), _TICK)
             except TimeoutError:
                 now = time.monotonic()
-                if now - ticked > self._cluster.limits.heartbeat / _BEATS:
+                if now - ticked > self._cluster.limits.heartbeat / BEATS:
                     self._cluster.excuse(now - ticked)  # signs of life wait to be read
                 self._cluster.tick()
                 ticked = now
@@ -209,8 +219,7 @@ class DistributedRuntimeService:
         try:
             bound = bound_sockets(self._host, self._port)
         except OSError as error:
-            host = f"[{self._host}]" if ":" in self._host else self._host
-            where = f"{host}:{self._port}"
+            where = address_of(self._host, self._port)
             msg = (
                 f"the coordination service cannot listen at {where}: the port is in use, or the "
                 "address is none of this machine. Choose another port, or 0 for one that is free."
@@ -253,7 +262,7 @@ class DistributedRuntimeService:
             except DevrtError as error:
                 self._count(error)
                 words = str(error).removeprefix(f"{error.code.name}: ")  # the client puts it back
-                details = (("devrt-error-bin", to_wire(error)),)
+                details = ((ERROR_KEY, to_wire(error)),)
                 await context.abort(self._grpc_code(error), words, details)
 
         return guarded

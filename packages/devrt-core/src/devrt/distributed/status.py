@@ -5,6 +5,7 @@ from __future__ import annotations
 import json
 from typing import Any
 
+from devrt.distributed import channel
 from devrt.distributed.engines import Location, check_security, location_of
 from devrt.distributed.etcd.opening import opened
 from devrt.distributed.protocol.messages import STATUS, grpc_module
@@ -28,16 +29,11 @@ def read_status(address: str, security: Security, seconds: float = 10) -> dict[s
     if location.engine == "etcd":
         return _stored(location, security, seconds)
     address = location.hosts[0]
-    grpc = grpc_module()
-    options = [("grpc.enable_http_proxy", 0), ("grpc.use_local_subchannel_pool", 1)]
-    if security.has_certificates:
-        channel = grpc.secure_channel(address, security.channel_credentials(grpc), options)
-    else:
-        channel = grpc.insecure_channel(address, options)
-    with channel:
+    with channel.opened(address, security, compress=False) as opened_channel:
+        call = opened_channel.unary_unary(STATUS)
         try:
-            answer = channel.unary_unary(STATUS)(b"", timeout=seconds, metadata=security.metadata)
-        except grpc.RpcError as error:
+            answer = call(b"", timeout=seconds, metadata=security.metadata)
+        except grpc_module().RpcError as error:
             raise _error(address, error) from error
     found: dict[str, Any] = json.loads(answer)
     return found

@@ -112,7 +112,7 @@ class Across(NamedTuple):
         given = [each or whole for each in (*hidden, *placement.arguments)]
         named = [over_mesh(s).mesh for s in (*given, *placement.results) if s is not None]
         meshes = Meshes([*placement.meshes, *named, *trace.meshes], placement.devices)
-        avals = [*(value.aval for _, value in trace.graph.hidden.values()), *trace.avals]
+        avals = _avals(trace)
         made = local_program(
             trace.graph,
             meshes,
@@ -142,23 +142,13 @@ class Across(NamedTuple):
         self, executable: LoadedExecutable, trace: Trace, kinds: Sequence[Kind], place: Placement
     ) -> Launch:
         """Return the program as calls use it."""
-        return _Launch(
-            executable,
-            trace,
-            kinds,
-            place,
-            self.hidden,
-            self.arguments,
-            self.results,
-            self.plans,
-            self._facts(trace, place),
-        )
+        return _Launch(executable, trace, kinds, place, self)
 
-    def _facts(self, trace: Trace, place: Placement) -> list[Fact]:
+    def facts(self, trace: Trace, place: Placement) -> list[Fact]:
         """Return what of the program must be equal in all processes."""
         if not self.plans:
             return []
-        places = zip((*self.hidden, *self.arguments), self._avals(trace), strict=True)
+        places = zip((*self.hidden, *self.arguments), _avals(trace), strict=True)
         facts = [("its devices", str([device.id for device in place.devices]))]
         facts += [(f"argument {i}", f"{aval}, {lies}") for i, (lies, aval) in enumerate(places)]
         lines = self.text.text.splitlines()[1:]  # the first counts this process's devices
@@ -170,8 +160,10 @@ class Across(NamedTuple):
         facts += [(f"collective {i}", call) for i, call in enumerate(calls)]
         return [*facts, *((f"operation {i}", line.strip()) for i, line in enumerate(lines))]
 
-    def _avals(self, trace: Trace) -> list[Any]:
-        return [*(value.aval for _, value in trace.graph.hidden.values()), *trace.avals]
+
+def _avals(trace: Trace) -> list[Any]:
+    """Return the types of the arrays that a function closes over, and of its arguments."""
+    return [*(value.aval for _, value in trace.graph.hidden.values()), *trace.avals]
 
 
 def _division(sharding: Sharding, ndim: int, meshes: Meshes) -> Division:
@@ -194,25 +186,22 @@ class _Launch(Launch):
         trace: Trace,
         kinds: Sequence[Kind],
         placement: Placement,
-        hidden: Sequence[Sharding],
-        arguments: Sequence[Sharding],
-        results: Sequence[Sharding],
-        plans: Sequence[str],
-        facts: Sequence[Fact],
+        across: Across,
     ) -> None:
         client = executable.client
         self._group = _group_of(client, placement.devices)
-        if plans:
+        if across.plans:
             self._group.check_exchanges()
-        self._plans = plans
+        self._plans = across.plans
         self._name = trace.name
-        self._facts = facts
-        self._is_connected = not plans
+        self._facts: Sequence[Fact] = across.facts(trace, placement)
+        self._is_connected = not across.plans
         # What exchanges nothing need not wait, nor be waited for.
-        self._order = _order_of(client) if plans else _Order()
+        self._order = _order_of(client) if across.plans else _Order()
         pairs = zip(self._group.numbers, self._group.local, strict=True)
         self._places = [_scalar([n, self._group.key], device) for n, device in pairs]
-        super().__init__(executable, trace, kinds, placement, hidden, arguments, results)
+        places = across.hidden, across.arguments, across.results
+        super().__init__(executable, trace, kinds, placement, *places)
 
     def caller(self, *, gives_one: bool) -> None:
         """Return None: a call takes what the one before it gave."""

@@ -3,11 +3,9 @@
 from __future__ import annotations
 
 import importlib.util
-import itertools
 import json
 import socket
-import weakref
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from importlib.metadata import entry_points
 from typing import Any
 
@@ -15,15 +13,12 @@ from devrt._clusters import seen_clusters
 from devrt.distributed.collectives.host import HostCollectives
 from devrt.distributed.state import global_state
 from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.native.nodes import next_round
 from devrt.records import Available, Unavailable
 
 __all__ = ["connect", "connect_by", "engines", "of_job", "own_host"]
 
 _GROUP = "devrt_collectives"
-_generations: weakref.WeakKeyDictionary[Any, dict[str, Iterator[int]]]
-_generations = weakref.WeakKeyDictionary()
-"""How many groups of each name a connection had: a later one must not read an earlier's keys."""
-
 _OF_MPI = ("ompi", "mpich")
 _MPI, _STORE = "mpi", "store"
 
@@ -96,8 +91,8 @@ def connect(
     members = tuple(range(job.num_processes)) if processes is None else tuple(processes)
     rank = _rank(job, members)
     name = name if processes is None else f"{name}/{'-'.join(map(str, members))}"
-    counters = _generations.setdefault(job.client, {})
-    name = f"{name}/{next(counters.setdefault(name, itertools.count()))}"
+    # A later group must not read the keys of an earlier one.
+    name = f"{name}/{next_round(job.client, f'collectives/{name}')}"
     engine = _agreed(job, name, timeout, members) if engine is None else engine
     if engine == _MPI:
         of_all = None if processes is None else members

@@ -73,10 +73,10 @@ class DirectClient:
 
     def close(self) -> None:
         """End every call and every connection. Idempotent."""
-        self.interrupt()
         with self._lock:
-            self._is_closed = True
+            self._is_closed = True  # first: a call that begins now must not wait
             idle, self._idle = self._idle, []
+        self.interrupt()
         for stream in idle:
             stream.close()
 

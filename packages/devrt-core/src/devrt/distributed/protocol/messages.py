@@ -16,12 +16,22 @@ except ImportError as _error:
 else:
     _problem = None
 
-__all__ = ["METHODS", "RESUMES_KEY", "SERVICE", "STATUS", "grpc_module", "message", "parsed"]
+__all__ = [
+    "ERROR_KEY",
+    "METHODS",
+    "RESUMES_KEY",
+    "SERVICE",
+    "STATUS",
+    "grpc_module",
+    "message",
+    "parsed",
+]
 
 SERVICE = "xla.coordination.CoordinationService"
 STATUS = "/devrt.Coordination/Status"
 """A call of devrt's own, beside jaxlib's: the cluster as JSON."""
 
+ERROR_KEY = "devrt-error-bin"  # metadata of the errors of devrt's service
 RESUMES_KEY = "devrt-resumes"
 """In the answer to ``RegisterTask`` of a service that another can carry on after."""
 

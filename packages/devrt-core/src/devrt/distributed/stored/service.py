@@ -9,6 +9,7 @@ from typing import Any
 from devrt._support import log
 from devrt.distributed.cluster import Limits
 from devrt.distributed.faults import refused
+from devrt.distributed.link import BEATS
 from devrt.distributed.store import Store
 from devrt.distributed.stored import job as keys
 from devrt.errors import DevrtError, StatusCode
@@ -40,9 +41,6 @@ class StoredService:
     def __init__(
         self, address: str, store: Store, num_nodes: int, limits: Limits, recoverable: bool
     ) -> None:
-        if num_nodes < 1:
-            words = f"a cluster has at least one process, and num_nodes is {num_nodes}."
-            raise refused(StatusCode.INVALID_ARGUMENT, words)
         self.address = address
         self._store = store
         self._closed = threading.Event()
@@ -51,7 +49,7 @@ class StoredService:
         except BaseException:
             store.close()
             raise
-        self._period = limits.heartbeat / 4
+        self._period = limits.heartbeat / BEATS
         threading.Thread(target=self._beat, name="devrt-job-lease", daemon=True).start()
 
     def shutdown(self) -> None:
