@@ -6,6 +6,7 @@ import socket
 import struct
 import threading
 import time
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -16,7 +17,7 @@ import devrt
 from certificates import certificates
 from devrt import xla_client
 from devrt.distributed.transfer.frames import PROTOCOL, Op
-from devrt.errors import DistributedError, StatusCode
+from devrt.errors import DeadlineExceededError, DistributedError, StatusCode
 from devrt.experimental import transfer
 
 HEADER = struct.Struct("!BIQ")
@@ -142,6 +143,16 @@ def test_what_is_no_request_ends_the_connection(server, number, record, count):
         {"uuid": 1, "arrays": [[1]], "wait": 0},
         {"uuid": 1, "arrays": [[[1], "x"]], "wait": "soon"},
         {"uuid": [], "arrays": [], "wait": 0},
+        {"uuid": 1.5, "arrays": [], "wait": 0},
+        {"uuid": 1 << 64, "arrays": [], "wait": 0},
+        {"uuid": 99, "arrays": [], "wait": float("nan")},  # which no time is after
+        {"uuid": 99, "arrays": [], "wait": float("inf")},
+        {"uuid": 99, "arrays": [], "wait": -1},
+        {"uuid": 99, "arrays": [], "wait": True},
+        {"uuid": 99, "arrays": [], "wait": 1 << 2000},
+        {"uuid": 99, "arrays": [[[float("nan")], "x"]], "wait": 0},
+        {**PULL, "inline": -1},
+        {**PULL, "inline": 0.5},
     ],
 )
 def test_a_request_with_wrong_fields_is_refused(server, record):
@@ -149,6 +160,7 @@ def test_a_request_with_wrong_fields_is_refused(server, record):
         peer.sendall(message(Op.PULL, record))
         assert answer(peer)[0] == StatusCode.INVALID_ARGUMENT
         assert answer(peer) is None
+    assert server.refused == 1
 
 
 @pytest.mark.parametrize(
@@ -163,6 +175,9 @@ def test_a_request_with_wrong_fields_is_refused(server, record):
         [-1, 0, [0, 0], [2, 3]],
         [0, -1, [0, 0], [2, 3]],
         [0, 0, [0, 0], [1.5, 3]],
+        [0, 0, [0.0, 0], [1, 3]],
+        [0.0, 0, [0, 0], [1, 3]],
+        [0, 0, [0, 0], [float("nan"), 3]],
         [0, 0, [0, 0], [True, 1 << 70]],
         [0, 0],
         "x",
@@ -250,6 +265,24 @@ def test_handshakes_that_never_end_keep_nobody_out_and_wrong_ones_count(client, 
             server.await_pull(1, x)
             assert np.asarray(connection.pull(1, x, timeout=60)).sum() == 6
         assert server.refused >= 6
+
+
+def test_a_certificate_that_is_gone_for_now_refuses_connections(client, tmp_path, caplog):
+    """As while its files are replaced: the thread of a connection says so, and counts it."""
+    files = certificates(tmp_path / "files")
+    server = transfer.start_transfer_server(client, **files)
+    key, kept = Path(files["mtls_key_file"]), tmp_path / "kept"
+    with server, caplog.at_level("INFO", "devrt"):
+        key.rename(kept)
+        with connected(server) as peer:
+            assert answer(peer) is None
+        kept.rename(key)
+        assert server.refused == 1
+        assert "cannot be read" in caplog.text
+        with server.connect(server.address()) as connection:
+            x = devrt.device_put(np.ones((2, 3)), client.devices()[0])
+            server.await_pull(1, x)
+            assert np.asarray(connection.pull(1, x, timeout=60)).sum() == 6
 
 
 def test_who_ends_before_it_has_begun_is_counted(server):
@@ -357,8 +390,38 @@ class Impostor:
         self._socket.close()
 
 
+class Trickle(Impostor):
+    """Sends answers byte by byte, and the last one without an end."""
+
+    def _serve(self):
+        peer, _ = self._socket.accept()
+        with peer, contextlib.suppress(OSError):
+            for data in (*self._answers, HEADER.pack(0, 1 << 23, 0) + b" " * (1 << 23)):
+                for byte in data:
+                    peer.sendall(bytes([byte]))
+                    time.sleep(0.01 if len(data) > 1000 else 0)
+
+
 GREETING = message(0, {"request_bytes": 1000, "addresses": []})
 LEASE = message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]})
+
+
+def test_an_answer_that_comes_byte_by_byte_ends_with_its_time(client, monkeypatch):
+    """A byte that comes is no reason to wait as long again."""
+    from devrt.distributed.transfer import pulling
+
+    monkeypatch.setattr(pulling, "_CONNECT_SECONDS", 1.0)
+    elements = message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]}, 48) + b"x" * 48
+    bounds = transfer.TransferBounds(stall_seconds=1.0)
+    ours = transfer.start_transfer_server(client, bounds=bounds)
+    for answers in ([], [GREETING, elements]):
+        with (
+            Trickle(answers) as address,
+            ours.connect(address) as connection,
+            pytest.raises(DeadlineExceededError),
+        ):
+            connection.pull(1, X)
+    ours.close()
 
 
 @pytest.mark.parametrize(
@@ -375,6 +438,7 @@ LEASE = message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]})
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [1, 3]]]]})],
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0], [6]]]]})],
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0, "x"], [2, 3]]]]})],
+        [GREETING, message(0, {"lease": "a", "blocks": [[[[0, float("inf")], [2, 3]]]]})],
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]]]}, 40) + b"x" * 40],
         [GREETING, message(0, {"lease": "a", "blocks": [[[[0, 0], [2, 3]]] * 2]}, 96) + b"x" * 96],
         [GREETING, LEASE, message(0, {}, 1 << 60)],

@@ -9,9 +9,10 @@ from time import monotonic
 from typing import TYPE_CHECKING, Protocol
 
 from devrt._clusters import address_of
+from devrt._support import log
 from devrt.distributed.security import Security, bound_address, check_loopback
 from devrt.distributed.transfer.frames import FrameError, Stream
-from devrt.errors import DistributedError, StatusCode
+from devrt.errors import DevrtError, DistributedError, StatusCode
 
 if TYPE_CHECKING:
     from ssl import SSLSocket
@@ -142,6 +143,8 @@ class Listener:
                 self._door.serve(used)
         except (OSError, FrameError):
             pass  # ended by its client, or by `close`, or not begun as one
+        except DevrtError as error:  # a file of a certificate that is being replaced
+            log.info("a transfer server refused a connection: %s", error)
         finally:
             if self._forget(connection, stream, used) and not self._closing.is_set():
                 self._door.count()

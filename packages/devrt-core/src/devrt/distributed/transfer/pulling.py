@@ -56,7 +56,7 @@ class Peer:
     def __init__(self, address: str, security: Security, streams: int, stall: float) -> None:
         bound_address(address, "transfer server")
         self.address = address
-        self._security, self._stall = security, stall
+        self._security, self.stall = security, stall
         self._streams = streams
         self._lock = Lock()
         self._idle: dict[str, list[Stream]] = {}
@@ -87,7 +87,7 @@ class Peer:
             ask = {"uuid": uuid, "arrays": named, "inline": INLINE_BYTES}
             while True:
                 left = max(until - monotonic(), 0)
-                wait = min(left, self._stall / 2)  # an answer must come before it counts as lost
+                wait = min(left, self.stall / 2)  # an answer must come before it counts as lost
                 stream.send(Op.PULL, {**ask, "wait": wait})
                 code, reply, size = stream.receive(REPLY_BYTES)
                 if code != StatusCode.DEADLINE_EXCEEDED or monotonic() >= until:
@@ -195,13 +195,14 @@ class Peer:
             except BaseException:
                 plain.close()
                 raise
-            stream = Stream(used, self._stall)
+            stream = Stream(used, self.stall)
             made.append(stream)
             with self._lock:
                 self._busy.add(stream)
                 self._check_open()
-            stream.deadline = end
+            stream.deadline = _sooner(end, _CONNECT_SECONDS)
             self._greet(stream)
+            stream.deadline = end
             return stream
 
     def _greet(self, stream: Stream) -> None:
@@ -245,7 +246,7 @@ class Pull:
             self._key = str(reply["lease"])
             pairs = zip(arrays, reply["blocks"], strict=True)
             self.blocks = [[_block(one, shape) for one in held] for (shape, _), held in pairs]
-        except (KeyError, TypeError, ValueError) as error:
+        except (KeyError, TypeError, ValueError, OverflowError) as error:
             raise FrameError("an answer without its fields") from error
 
     def read(self, regions: Sequence[Region]) -> None:
@@ -271,7 +272,9 @@ class Pull:
 
     def finish(self) -> None:
         """End the lease: everything was read. The number is free when this returns."""
-        with self._peer.failures(self._what, [self._stream]):
+        stream, stall = self._stream, self._peer.stall
+        with self._peer.failures(self._what, [stream]):
+            stream.deadline = _sooner(stream.deadline, stall)  # not anew with each byte
             self._stream.send(Op.END, {"lease": self._key, "done": True})
             check(*self._stream.receive(REPLY_BYTES)[:2])
         self._peer.give_back(self._stream, self._peer.address)
@@ -279,6 +282,12 @@ class Pull:
     def abandon(self) -> None:
         """End the connection, and with it the lease. Does nothing to one that has ended."""
         self._peer.drop(self._stream)
+
+
+def _sooner(end: float | None, seconds: float) -> float:
+    """Return the time of the clock `monotonic` after so many seconds, or the end before it."""
+    soon = monotonic() + seconds
+    return soon if end is None else min(end, soon)
 
 
 def _block(block: Any, whole: Shape) -> tuple[Shape, Shape]:

@@ -210,8 +210,9 @@ class PullServer:
             self._copies.give_back(size)
 
     def _pull(self, record: dict[str, Any], leases: dict[str, Lease]) -> Answer:
-        wanted = [(tuple(shape), str(dtype)) for shape, dtype in record["arrays"]]
-        lease = self.offers.lease(int(record["uuid"]), min(float(record["wait"]), _LONGEST_WAIT))
+        wanted = [(tuple(map(_whole, shape)), str(dtype)) for shape, dtype in record["arrays"]]
+        most = min(_whole(record.get("inline", 0)), self._request_bytes)
+        lease = self.offers.lease(_whole(record["uuid"]), _seconds(record["wait"]))
         offered = [(array.shape, array.dtype) for array in lease.arrays]
         if offered != wanted:
             self.offers.release(lease, is_done=False)
@@ -219,7 +220,6 @@ class PullServer:
         leases[lease.key] = lease
         blocks = [[(block.start, block.shape) for block in array.blocks] for array in lease.arrays]
         reply = {"lease": lease.key, "blocks": blocks}
-        most = min(int(record.get("inline", 0)), self._request_bytes)
         if sum(array.nbytes for array in lease.arrays) > most:
             return reply, []
         try:
@@ -257,14 +257,12 @@ class _Region:
     def __init__(
         self, arrays: Sequence[OfferedArray], array: int, block: int, start: Any, shape: Any
     ) -> None:
-        if array < 0 or block < 0:
-            raise ValueError
         try:
-            found: Block = arrays[array].blocks[block]
+            found: Block = arrays[_whole(array)].blocks[_whole(block)]
         except IndexError as error:
             raise ValueError from error
         for begin, size, whole in zip(start, shape, found.shape, strict=True):
-            if not 0 <= begin <= begin + size <= whole or size < 0:
+            if _whole(begin) + _whole(size) > whole:
                 raise ValueError
         self._block = found
         self._cut = tuple(slice(b, b + n) for b, n in zip(start, shape, strict=True))
@@ -273,6 +271,20 @@ class _Region:
     def elements(self) -> np.ndarray:
         """Return a view of them."""
         return self._block.part(self._cut)
+
+
+def _whole(value: Any) -> int:
+    """Return a number of a request, which must be an integer from 0 that 64 bits have."""
+    if type(value) is not int or not 0 <= value < 1 << 64:
+        raise ValueError
+    return value
+
+
+def _seconds(value: Any) -> float:
+    """Return for how long to wait: JSON has NaN and infinities, which would be for ever."""
+    if type(value) not in {int, float} or not 0 <= value < math.inf:
+        raise ValueError
+    return min(float(value), _LONGEST_WAIT)
 
 
 def _dense(part: Any) -> memoryview:
