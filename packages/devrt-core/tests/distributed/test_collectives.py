@@ -222,7 +222,7 @@ def test_the_end_of_the_service_names_the_process_that_had_it(started):
 INTERRUPTED = """
 import os, signal
 from devrt.distributed import collectives
-c = collectives.connect("gloo", timeout=600)
+c = collectives.connect("gloo", timeout=2)
 c.barrier()
 if me == 0:
     own = c.gather_bytes
@@ -251,10 +251,82 @@ def test_an_interrupted_operation_ends_the_communicator_of_all(started):
     assert first == "KeyboardInterrupt"
     assert second.startswith("DistributedError: all_reduce failed: an earlier operation of this")
     assert third == "[array([2.])]"
-    lost, again, third = theirs.splitlines()
-    assert lost.startswith("PeerLostError: all_reduce over Gloo failed")
-    assert again == lost
+    ended, again, third = theirs.splitlines()
+    assert ended.startswith("DistributedError: all_reduce over Gloo failed")
+    assert "The job knows of no lost process: the communicator was closed in process 0" in ended
+    assert again.startswith("DistributedError: all_reduce failed: an earlier operation of this")
     assert third == "[array([2.])]"
+
+
+LATE = """
+from devrt.distributed import collectives
+g = collectives.connect(ENGINE, timeout=2)
+g.barrier()
+if me == 2:
+    client.wait_at_barrier("late", 60_000)
+    print("", refused(lambda: g.all_reduce([np.ones(3)])), flush=True)
+else:
+    print("", refused(lambda: g.all_reduce([np.ones(3)])), flush=True)
+    client.wait_at_barrier("late", 60_000)
+print("", refused(lambda: g.all_reduce([np.ones(3)])), flush=True)
+g.close()
+another = collectives.connect(ENGINE, name="another", timeout=60)
+print("", another.all_reduce([np.ones(1)]))
+"""
+
+
+def test_a_deadline_of_the_store_ends_the_communicator_and_names_who_is_late(launch):
+    printed, done = launch(3, LATE.replace("ENGINE", "'store'"))
+    assert (done.returncode, done.stderr) == (0, "")
+    for me, (first, second, third) in enumerate(printed):
+        if me == 2:
+            assert first.startswith(" DistributedError: an operation of this communicator ended in")
+            assert "rank 0 (process 0)" in first
+        else:
+            words = (
+                f" DeadlineExceededError: all_reduce of rank {me} waited 2 s for rank 2 (process 2)"
+            )
+            assert first.startswith(words)
+        assert second.startswith(" DistributedError: all_reduce failed: an earlier operation of")
+        assert third == " [array([3.])]"
+
+
+@pytest.mark.usefixtures("gloo")
+def test_a_deadline_of_gloo_is_no_lost_process_for_who_comes_late(launch):
+    printed, done = launch(3, LATE.replace("ENGINE", "'gloo'"))
+    assert (done.returncode, done.stderr) == (0, "")
+    assert [lines[0].split(":")[0] for lines in printed] == [
+        *[" DeadlineExceededError"] * 2,
+        " DistributedError",
+    ]
+    assert "closed in one of processes 0-1" in printed[2][0]
+    for _, second, third in printed:
+        assert second.startswith(" DistributedError: all_reduce failed: an earlier operation of")
+        assert third == " [array([3.])]"
+
+
+REFUSED = """
+from devrt.distributed import collectives
+from devrt.errors import DistributedError
+g = collectives.connect("store", timeout=60)
+g.barrier()
+own = client.key_value_delete
+def refuses(key):
+    raise DistributedError("refused")
+client.key_value_delete = refuses
+for _ in range(4):
+    print("", refused(lambda: g.all_reduce([np.ones(3)])), flush=True)
+client.key_value_delete = own
+g.close()
+"""
+
+
+def test_an_error_of_the_service_ends_the_communicator(launch):
+    printed, done = launch(2, REFUSED)
+    assert (done.returncode, done.stderr) == (0, "")
+    for first, *rest in printed:
+        assert first.startswith(" DistributedError")
+        assert all("failed: an earlier operation of this communicator" in line for line in rest)
 
 
 def test_what_cannot_be_connected_says_why(monkeypatch):

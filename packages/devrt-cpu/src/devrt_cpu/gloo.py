@@ -96,7 +96,7 @@ class GlooCollectives(HostCollectives):
     """
 
     engine = "gloo"
-    ends_at_failure = True
+    waits_in_library = True
 
     def __init__(
         self, client: Any, rank: int, size: int, name: str, host: str, timeout: float, checks: bool

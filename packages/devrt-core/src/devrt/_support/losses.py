@@ -15,8 +15,12 @@ _PAUSE = 0.05
 _WORDS = "Lost: process"
 
 
-def named_loss(error: PeerLostError, client: Any, processes: Sequence[int]) -> PeerLostError:
-    """Return the error of a loss with the processes that the job's service finds lost.
+def named_loss(
+    error: PeerLostError, client: Any, processes: Sequence[int], seconds: float
+) -> PeerLostError | None:
+    """Return the error of a loss with the processes that the job's service finds lost, or None.
+
+    It is None where the service is there and has lost none of the processes.
 
     Parameters
     ----------
@@ -26,11 +30,15 @@ def named_loss(error: PeerLostError, client: Any, processes: Sequence[int]) -> P
         The connection to the service.
     processes
         Those that were in the exchange.
+    seconds
+        For how long the service may be asked, at most.
     """
     lost, gone = list(getattr(error, "processes", ())), None
     if not lost:
-        lost, gone = _found(client, processes)
-    if _WORDS in error.message or not (lost or gone):
+        lost, gone = _found(client, processes, min(seconds, _SECONDS))
+    if not (lost or gone):
+        return None
+    if _WORDS in error.message:
         return error
     names = f" {_WORDS}{'es' * (len(lost) > 1)} {', '.join(map(str, lost))}." if lost else ""
     service = f" The job's service is gone too: {gone}" if gone else ""
@@ -60,8 +68,10 @@ def _answer(client: Any, processes: Sequence[int]) -> tuple[list[int], DevrtErro
     return sorted(set(processes) - set(alive)), None
 
 
-def _found(client: Any, processes: Sequence[int]) -> tuple[list[int], DevrtError | None]:
-    deadline = time.monotonic() + _SECONDS
+def _found(
+    client: Any, processes: Sequence[int], seconds: float
+) -> tuple[list[int], DevrtError | None]:
+    deadline = time.monotonic() + seconds
     while True:
         lost, gone = _answer(client, processes)
         if lost or gone or time.monotonic() > deadline:

@@ -100,7 +100,7 @@ def connect(
     else:
         host = own_host(job.coordinator_address)
         made = connect_by(engine, job.client, rank, len(members), name, host, timeout, checks)
-    made.watch(job.client, members)
+    made.watch(job.client, members, timeout)
     return made
 
 

@@ -57,7 +57,7 @@ class GlooTcpCollectives:
             "gloo", self._client, rank, len(members), name, self._host, _TIMEOUT, True
         )
         if hasattr(self._client, "get_live_nodes"):
-            made.watch(self._client, members)
+            made.watch(self._client, members, _TIMEOUT)
         return made
 
 

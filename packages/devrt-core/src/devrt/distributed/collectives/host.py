@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import hashlib
+import math
 import threading
 import time
 from collections.abc import Iterable, Sequence
@@ -11,14 +12,15 @@ from typing import Any
 
 import numpy as np
 
-from devrt._support.losses import lost_of, named_loss, why_ended
+from devrt._support.losses import lost_of, why_ended
 from devrt.contract import Collectives
 from devrt.distributed.collectives.given import bytes_of, check_other, check_rank, only, pairs_of
+from devrt.distributed.collectives.held import Held
 from devrt.distributed.collectives.reductions import check_reduction, finished, prepared, reduced
 from devrt.distributed.collectives.stalls import end_stalls_of
+from devrt.distributed.faults import named
 from devrt.errors import (
     ClosedError,
-    DeadlineExceededError,
     DistributedError,
     InvalidArgumentError,
     PeerLostError,
@@ -48,11 +50,11 @@ class HostCollectives(Collectives):
 
     Attributes
     ----------
-    ends_at_failure : bool
-        Whether an operation that fails ends the engine's connections.
+    waits_in_library : bool
+        Whether an operation waits where nothing but `interrupt` ends it for a process that is lost.
     """
 
-    ends_at_failure = False
+    waits_in_library = False
 
     def __init__(self, rank: int, size: int, checks: bool = True) -> None:
         self._rank = rank
@@ -61,7 +63,9 @@ class HostCollectives(Collectives):
         self._lock = threading.Lock()
         self._closed = False
         self._failure: BaseException | None = None
+        self._current = ""
         self._since: float | None = None
+        self._seconds = math.inf
         self._watched: tuple[Any, Sequence[int]] | None = None
 
     @property
@@ -79,7 +83,7 @@ class HostCollectives(Collectives):
         """The ranks of this process."""
         return (self._rank,)
 
-    def watch(self, client: Any, processes: Sequence[int]) -> None:
+    def watch(self, client: Any, processes: Sequence[int], seconds: float | None = None) -> None:
         """Let a job's service name the processes that an engine finds lost.
 
         Parameters
@@ -88,9 +92,13 @@ class HostCollectives(Collectives):
             The connection to the service.
         processes
             That of each rank.
+        seconds
+            For how long an operation may wait, the service's answer included.
         """
         self._watched = (client, processes)
-        if self.ends_at_failure:
+        if seconds is not None:
+            self._seconds = seconds
+        if self.waits_in_library:
             end_stalls_of(self)
 
     def check_peers(self, operation: str) -> None:
@@ -296,20 +304,32 @@ class HostCollectives(Collectives):
 
     # -- helpers -------------------------------------------------------------------------------
 
-    def _locked(self, operation: str) -> _Held:
-        return _Held(self, operation)
+    def _locked(self, operation: str) -> Held:
+        return Held(self, operation)
 
-    def _operation(self, what: str, x: Array) -> _Held:
-        return _Held(self, what, x)
+    def _operation(self, what: str, x: Array) -> Held:
+        return Held(self, what, x)
 
-    def _enter(self, what: str, x: Array | None) -> None:
+    def _enter(self, what: str) -> None:
+        operation = what.split()[0]
         if self._closed:
-            msg = f"{what.split()[0]} failed: this communicator was closed. Connect another one."
-            raise ClosedError(msg, operation=what.split()[0])
-        self._check_failure(what.split()[0])
-        self._since = time.monotonic()
-        if x is not None and self._checks:
-            self._compare(f"{what} of shape {x.shape} and dtype {x.dtype}")
+            msg = f"{operation} failed: this communicator was closed. Connect another one."
+            raise ClosedError(msg, operation=operation)
+        self._check_failure(operation)
+        self._current, self._since = operation, time.monotonic()
+
+    def _left(self) -> float:
+        """Return for how many seconds the operation under way may still wait."""
+        since = time.monotonic() if self._since is None else self._since
+        return max(0.0, since + self._seconds - time.monotonic())
+
+    def _named(self, ranks: Sequence[int]) -> str:
+        """Return ranks in words, with their processes where those are known."""
+        words = f"rank{'s' * (len(ranks) > 1)} {', '.join(map(str, ranks))}"
+        if self._watched is None:
+            return words
+        processes = self._watched[1]
+        return f"{words} ({named([processes[rank] for rank in ranks])})"
 
     def _check_failure(self, operation: str) -> None:
         """Raise if an earlier operation ended in the middle: the ranks are no longer in step."""
@@ -325,25 +345,23 @@ class HostCollectives(Collectives):
             raise DistributedError(msg, code=StatusCode.FAILED_PRECONDITION, operation=operation)
 
     def _note_failure(self, error: BaseException) -> None:
-        is_interrupt = not isinstance(error, Exception)
-        is_of_engine = isinstance(error, (PeerLostError, DeadlineExceededError))
-        if self._failure is None and (is_interrupt or (self.ends_at_failure and is_of_engine)):
+        if self._failure is None:
             self._failure = error
-            if is_interrupt:  # the others would wait for this rank
-                self.interrupt()
+            self.interrupt()  # the others would wait for this rank
 
-    def _compare(self, mine: str) -> None:
-        """Raise in every rank if they do not ask for the same."""
+    def _difference(self, mine: str) -> InvalidArgumentError | None:
+        """Return the error, in every rank, if they do not ask for the same."""
         digest = hashlib.blake2b(mine.encode(), digest_size=_SIGNATURE).digest()
         found = self.gather_bytes(np.frombuffer(digest, np.uint8))
         others = [rank for rank, row in enumerate(found) if row.tobytes() != digest]
-        if others:
-            listed = ", ".join(map(str, others))
-            msg = (
-                f"rank {self._rank} asks for {mine}, and rank {listed} for something else. Every "
-                "rank must call the same operations with the same shapes, in the same order."
-            )
-            raise InvalidArgumentError(msg, operation=mine.split()[0], ranks=tuple(others))
+        if not others:
+            return None
+        listed = ", ".join(map(str, others))
+        msg = (
+            f"rank {self._rank} asks for {mine}, and rank {listed} for something else. Every "
+            "rank must call the same operations with the same shapes, in the same order."
+        )
+        return InvalidArgumentError(msg, operation=mine.split()[0], ranks=tuple(others))
 
     def _rows(self, x: Array, operation: str) -> int:
         """Return how much of the first axis each rank gets."""
@@ -354,36 +372,3 @@ class HostCollectives(Collectives):
             )
             raise InvalidArgumentError(msg, operation=operation)
         return int(x.shape[0] // self._size)
-
-
-class _Held:
-    """One operation at a time of a communicator that is open."""
-
-    def __init__(self, group: HostCollectives, what: str, x: Array | None = None) -> None:
-        self._group = group
-        self._what = what
-        self._x = x
-
-    def __enter__(self) -> None:
-        self._group._lock.acquire()
-        try:
-            self._group._enter(self._what, self._x)
-        except BaseException as error:
-            self._end(error)
-            raise
-
-    def __exit__(self, kind: object, error: BaseException | None, _: object) -> None:
-        self._end(error)
-
-    def _end(self, error: BaseException | None) -> None:
-        group = self._group
-        group._since = None
-        watched, is_first = group._watched, group._failure is None
-        try:
-            if watched is not None and is_first and isinstance(error, PeerLostError):
-                error = named_loss(error, *watched)
-                raise error from error.__cause__
-        finally:
-            if error is not None:
-                group._note_failure(error)
-            group._lock.release()

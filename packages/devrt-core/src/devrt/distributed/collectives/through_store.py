@@ -4,19 +4,21 @@ from __future__ import annotations
 
 import contextlib
 import math
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
 
 from devrt.distributed.collectives.host import HostCollectives
 from devrt.distributed.collectives.reductions import reduced
-from devrt.errors import DevrtError
+from devrt.errors import DeadlineExceededError, DevrtError, DistributedError, StatusCode
 
 __all__ = ["StoreCollectives"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 
 _CHUNK = 4 << 20  # of the 16 MiB that a message of the service may have
+_DATA, _ENDED = b"\0", b"\1"  # what a value begins with
 
 
 class StoreCollectives(HostCollectives):
@@ -47,7 +49,7 @@ class StoreCollectives(HostCollectives):
         super().__init__(rank, size, checks)
         self._client = client
         self._prefix = f"devrt/collectives/{name}"
-        self._timeout_ms = max(1, round(timeout * 1000))
+        self._timeout = self._seconds = timeout
         self._round = 0
         self._mine: list[list[str]] = [[], []]  # keys of the last two rounds
         self._sent: dict[tuple[int, int, int], int] = {}
@@ -92,9 +94,14 @@ class StoreCollectives(HostCollectives):
     def receive_bytes(self, count: int, source: int, tag: int) -> Array:
         """Take a message and delete it."""
         key = self._message(source, self._rank, tag)
-        found = self._take(key, count)
+        found = self._take(key, count, source, lambda: [source])
         self._client.key_value_delete(key)
         return found
+
+    def interrupt(self) -> None:
+        """Leave word where the others look for this rank's next part."""
+        with contextlib.suppress(DevrtError):  # the job may have ended, or the part be there
+            self._client.key_value_set_bytes(f"{self._key(self._round + 1, self._rank)}/0", _ENDED)
 
     def end(self) -> None:
         """Delete what every process has read: not the last round's, which some may be reading."""
@@ -110,24 +117,58 @@ class StoreCollectives(HostCollectives):
 
     def _publish(self, x: Array) -> None:
         """Begin a round. Who has begun this one has read all of the last but one."""
-        for key in self._mine.pop(0):
+        old, last = self._mine
+        for key in old:
             self._client.key_value_delete(key)
+        self._mine = [last, [self._key(self._round + 1, self._rank)]]
+        self._put(*self._mine[1], x)
         self._round += 1
-        key = f"{self._prefix}/{self._round}/{self._rank}"
-        self._put(key, x)
-        self._mine.append([key])
 
     def _published(self, rank: int, count: int) -> Array:
-        return self._take(f"{self._prefix}/{self._round}/{rank}", count)
+        return self._take(self._key(self._round, rank), count, rank, lambda: self._late(rank))
 
     def _put(self, key: str, x: Array) -> None:
         for number, start in enumerate(range(0, max(x.size, 1), _CHUNK)):
-            piece = x[start : start + _CHUNK].tobytes()
+            piece = _DATA + x[start : start + _CHUNK].tobytes()
             self._client.key_value_set_bytes(f"{key}/{number}", piece)
 
-    def _take(self, key: str, count: int) -> Array:
-        pieces = [
-            self._client.blocking_key_value_get_bytes(f"{key}/{number}", self._timeout_ms)
-            for number in range(max(1, math.ceil(count / _CHUNK)))
-        ]
+    def _take(self, key: str, count: int, rank: int, late: Callable[[], list[int]]) -> Array:
+        count = max(1, math.ceil(count / _CHUNK))
+        try:
+            pieces = [self._piece(f"{key}/{number}", rank) for number in range(count)]
+        except DeadlineExceededError as error:
+            raise self._deadline(late()) from error
         return np.frombuffer(bytearray(b"".join(pieces)), np.uint8)
+
+    def _piece(self, key: str, rank: int) -> memoryview:
+        milliseconds = max(1, round(self._left() * 1000))
+        value = self._client.blocking_key_value_get_bytes(key, milliseconds)
+        if value[:1] == _ENDED:
+            msg = (
+                f"an operation of this communicator ended in the middle in {self._named([rank])}, "
+                "and its ranks are no longer in step. Look at the error there, and connect "
+                "another one in every process."
+            )
+            raise DistributedError(msg, code=StatusCode.ABORTED, ranks=(rank,))
+        return memoryview(value)[1:]
+
+    def _late(self, first: int) -> list[int]:
+        """Return the ranks from one on that have not come to this round, that one included."""
+        return [first, *(r for r in range(first + 1, self._size) if not self._has_come(r))]
+
+    def _has_come(self, rank: int) -> bool:
+        with contextlib.suppress(DevrtError):
+            self._client.key_value_try_get_bytes(f"{self._key(self._round, rank)}/0")
+            return True
+        return False
+
+    def _deadline(self, late: list[int]) -> DeadlineExceededError:
+        operation = self._current
+        msg = (
+            f"{operation} of rank {self._rank} waited {self._timeout:g} s for {self._named(late)}, "
+            "which did not come to it. Look at what they do, or give connect a longer timeout."
+        )
+        return DeadlineExceededError(msg, operation=operation, ranks=tuple(late))
+
+    def _key(self, number: int, rank: int) -> str:
+        return f"{self._prefix}/{number}/{rank}"
