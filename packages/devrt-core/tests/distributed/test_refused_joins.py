@@ -2,6 +2,7 @@
 
 import socket
 import threading
+from concurrent.futures import ThreadPoolExecutor
 from contextlib import closing, contextmanager
 
 import pytest
@@ -124,3 +125,31 @@ def test_files_that_are_no_certificates(tmp_path, capfd):
     with pytest.raises(InvalidArgumentError, match="mTLS files cannot be used"):
         joining("localhost:1", **files).connect()
     assert capfd.readouterr().err == ""  # gRPC has nothing to log
+
+
+def test_a_process_that_meets_the_service_of_an_ended_job_joins_the_next():
+    service = xla_client.get_distributed_runtime_service("localhost:0", 1)
+    client = joining(service.address, 0)
+    service.end_soon()  # as the process that has it leaves
+    with pytest.raises(DistributedError, match="its job has ended"):
+        joining(service.address, 0, seconds=LATE).connect()
+
+    with ThreadPoolExecutor(1) as thread:
+        joined = thread.submit(client.connect)
+        service.shutdown()
+        with xla_client.get_distributed_runtime_service(service.address, 1):
+            joined.result(timeout=60)
+            client.shutdown()
+
+
+def test_jobs_follow_each_other_in_the_same_processes(launch):
+    text = """
+    for number in range(5):
+        distributed.shutdown()
+        distributed.initialize(initialization_timeout=60)
+        distributed.global_state.client.wait_at_barrier(f"b{number}", 60_000)
+    print("five jobs")
+    """
+    printed, done = launch(3, text)
+    assert (done.returncode, done.stderr) == (0, "")
+    assert printed == [["five jobs"]] * 3

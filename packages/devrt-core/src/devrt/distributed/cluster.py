@@ -79,6 +79,7 @@ class Cluster:
         self.clock = clock
         self.loss: DevrtError | None = None
         self.version = 0
+        self.is_ending = False  # no process is taken in any more
         self._numbers: dict[int, int] = {}  # by incarnation
         self._formed = False
         self._registration: Gathering | None = None
@@ -120,6 +121,9 @@ class Cluster:
     def register(self, number: int, incarnation: int, done: Done) -> None:
         """Take a process in; it waits until all are there."""
         node = self._numbered(number)
+        if self.is_ending:
+            words = "the coordination service is shutting down: its job has ended."
+            raise faults.refused(StatusCode.CANCELLED, words)
         if node.state in {"connected", "leaving", "registering"} and (
             node.incarnation != incarnation
         ):

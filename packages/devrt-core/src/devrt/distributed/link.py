@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import abc
 import threading
+import time
 from collections.abc import Callable
 from typing import Any
 
@@ -11,7 +12,7 @@ from devrt._support import log
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.messages import message
 from devrt.distributed.security import Security
-from devrt.errors import DevrtError, PeerLostError, StatusCode
+from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
 __all__ = ["BEATS", "ONCE", "PAUSE", "Link", "is_once", "perhaps_done"]
 
@@ -21,6 +22,7 @@ PAUSE = 0.2
 """Seconds between attempts at a service that is gone, and may come back."""
 ONCE = {"InsertKeyValue", "IncrementKeyValue"}
 """Calls that a second time are another thing."""
+_ENDING = {StatusCode.UNAVAILABLE, StatusCode.CANCELLED}  # what a service that ends answers
 _ROUNDS = 16384  # names of barriers that are remembered
 
 
@@ -71,11 +73,25 @@ class Link(abc.ABC):
             num_processes=size,
         )
         log.info("process %d joins the cluster at %s", self._process, self._address)
-        answer = self._register(request, seconds)
+        answer = self._registered(request, seconds)
         self._ids.service_incarnation = answer.service_incarnation
         self.is_joined = True
         self._begin_signs()
         log.info("process %d is connected: all processes are there", self._process)
+
+    def _registered(self, request: Any, seconds: float) -> Any:
+        """Register; again where the service is one of an earlier job, which is ending."""
+        end = time.monotonic() + seconds
+        while True:
+            try:
+                return self._register(request, max(0.0, end - time.monotonic()))
+            except DistributedError as error:
+                is_final = isinstance(error, PeerLostError) or error.code not in _ENDING
+                if is_final or time.monotonic() + PAUSE > end:
+                    raise
+                log.info("process %d joins again: %s", self._process, error)
+                if self._ended.wait(PAUSE):
+                    raise
 
     @abc.abstractmethod
     def _register(self, request: Any, seconds: float) -> Any:

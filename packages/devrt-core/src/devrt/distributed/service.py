@@ -122,6 +122,10 @@ class DistributedRuntimeService:
             if self._journal is not None:
                 self._journal.close(delete=True)  # the job is over
 
+    def end_soon(self) -> None:
+        """Take in no process any more: this one leaves, and then ends the service."""
+        self._cluster.is_ending = True
+
     def lose(self, number: int) -> None:
         """Take a process of an earlier service as lost: it had the service, and died with it."""
         done = threading.Event()

@@ -141,6 +141,8 @@ class State:
                 preemption.close()
             for each in groups:
                 each.close()
+            if isinstance(service, DistributedRuntimeService):
+                service.end_soon()  # who joins the next job must not get into this one
             if client is not None:
                 client.shutdown()
         finally:
