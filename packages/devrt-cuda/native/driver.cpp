@@ -187,7 +187,6 @@ class CudaDriver final : public Driver {
     from.get(call.pool_trim, "cuMemPoolTrimTo");
     from.get(call.host_allocate, "cuMemHostAlloc");
     from.get(call.host_free, "cuMemFreeHost");
-    from.get(call.host_device_pointer, "cuMemHostGetDevicePointer");
     from.get(call.allocate_managed, "cuMemAllocManaged");
     from.get(pointer_attributes_, "cuPointerGetAttributes");
   }

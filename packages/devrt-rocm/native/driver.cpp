@@ -116,7 +116,7 @@ class HipDriver final : public Driver {
   bool is_page_locked(const void* data) const noexcept override {
     // The attributes of pointers have other numbers in other versions.
     void* device = nullptr;
-    return call.host_device_pointer(&device, const_cast<void*>(data), 0) == kSuccess;
+    return host_device_pointer_(&device, const_cast<void*>(data), 0) == kSuccess;
   }
   int device_at(const void* data) const noexcept override {
     int ordinal = -1;
@@ -175,7 +175,7 @@ class HipDriver final : public Driver {
     from.get(call.pool_trim, "hipMemPoolTrimTo");
     from.get(call.host_allocate, "hipHostMalloc");
     from.get(call.host_free, "hipHostFree");
-    from.get(call.host_device_pointer, "hipHostGetDevicePointer");
+    from.get(host_device_pointer_, "hipHostGetDevicePointer");
     from.get(call.allocate_managed, "hipMallocManaged");
   }
 
@@ -215,6 +215,7 @@ class HipDriver final : public Driver {
   Result (*copy_2d_)(void*, std::size_t, const void*, std::size_t, std::size_t, std::size_t, int,
                      StreamHandle*) = nullptr;
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
+  Result (*host_device_pointer_)(void**, void*, unsigned) = nullptr;
   Result (*pointer_attribute_)(void*, int, void*) = nullptr;
   Result (*address_range_)(void**, std::size_t*, void*) = nullptr;
   Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t, int) = nullptr;

@@ -79,7 +79,6 @@ struct Functions {
   Result (*pool_trim)(PoolHandle* pool, std::size_t keep_bytes);
   Result (*host_allocate)(void** data, std::size_t bytes, unsigned flags);
   Result (*host_free)(void* data);
-  Result (*host_device_pointer)(void** device, void* host, unsigned flags);
   Result (*allocate_managed)(void** data, std::size_t bytes, unsigned flags);
   Result (*copy_to_device)(void* to, const void* from, std::size_t bytes, StreamHandle* stream);
   Result (*copy_from_device)(void* to, const void* from, std::size_t bytes, StreamHandle* stream);
