@@ -65,7 +65,7 @@ inline std::vector<float> counting(std::size_t count, float first = 1) {
   return values;
 }
 
-/// Puts a copy of values, which goes with the end of the transfer.
+/// Puts a copy of values, which is destroyed at the end of the transfer.
 inline Ref<Buffer> put(Client& client, Memory& memory, const std::vector<float>& values,
                        std::int64_t stream = 0) {
   auto* const kept = new std::vector<float>(values);

@@ -90,7 +90,7 @@ class GpuPlatform:
 
     @property
     def mock_variable(self) -> str:
-        """The environment variable that asks for simulated devices."""
+        """The environment variable that requests simulated devices."""
         return f"DEVRT_{self.name.upper()}_MOCK"
 
     @property

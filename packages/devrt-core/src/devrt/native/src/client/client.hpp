@@ -306,6 +306,8 @@ class Client {
   Ref<Storage> fill_later(Device& device, Ref<Storage> storage, const StridedView& view,
                           ExternalOwner hold, ReadyEvent& ready, std::int64_t stream);
 
+  /// Starts a copy of an array of another library, which has so many bytes.
+  Ref<Buffer> copied(Memory& memory, External&& source, std::size_t bytes, std::int64_t stream);
   // Of memory that the host cannot reach. The events fail where those that come before do; a client
   // that is not asynchronous waits for the end.
   ReadyEvent copy_by_device(DeviceCopies work);

@@ -105,9 +105,8 @@ Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t st
     check_reach(view, backend_->range_at(view.data), memory.device().name());
   }
   const bool is_aligned = reinterpret_cast<std::uintptr_t>(view.data) % memory.alignment() == 0;
-  Dims shape(view.shape);
   if (order && is_aligned && source.copy != Copy::kAlways) {
-    return Buffer::make(memory.shared(), source.array.type, std::move(shape),
+    return Buffer::make(memory.shared(), source.array.type, Dims(view.shape),
                         Storage::lend(view.data, bytes, std::move(source.hold)),
                         std::move(source.ready),
                         order->size() > 0 ? std::make_unique<const Dims>(order->copy()) : nullptr);
@@ -120,6 +119,12 @@ Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t st
             " bytes. Leave copy out to have it copied where it must be.",
         "buffer_from_external");
   }
+  return copied(memory, std::move(source), bytes, stream);
+}
+
+Ref<Buffer> Client::copied(Memory& memory, External&& source, std::size_t bytes,
+                           std::int64_t stream) {
+  const StridedView& view = source.array.view;
   Ref<Storage> storage = memory.allocate(bytes);
   ReadyEvent ready = std::move(source.ready);
   if (bytes > 0) {
@@ -131,7 +136,7 @@ Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t st
     work.after.push_back(std::move(ready));
     ready = copy_by_device(std::move(work));
   }
-  return Buffer::make(memory.shared(), source.array.type, std::move(shape), std::move(storage),
+  return Buffer::make(memory.shared(), source.array.type, Dims(view.shape), std::move(storage),
                       std::move(ready));
 }
 

@@ -20,6 +20,13 @@ void* result_of(const GpuDevice& device, Result result, void* data, const char* 
   return data;
 }
 
+/// Gives memory back that is of no pool: the driver waits for the whole device.
+void free_now(const GpuDevice& device, void* data) noexcept {
+  if (device.is_forked()) return;
+  const Current current(device.driver(), device.context());
+  (void)device.status(device.driver().call.free(data), "free");
+}
+
 const DriverEvent* driver_event(const ReadyEvent& event) noexcept {
   return dynamic_cast<const DriverEvent*>(event.source());
 }
@@ -123,20 +130,12 @@ void* PlatformAllocator::allocate(std::size_t bytes, std::size_t) {
   return result_of(*device_, result, data, "allocate");
 }
 
-void PlatformAllocator::deallocate(void* data, std::size_t) noexcept {
-  if (device_->is_forked()) return;
-  const Current current(device_->driver(), device_->context());
-  (void)device_->status(device_->driver().call.free(data), "free");
-}
+void PlatformAllocator::deallocate(void* data, std::size_t) noexcept { free_now(*device_, data); }
 
 bool ManagedAllocator::is_supported(const GpuDevice& device) noexcept {
-  const Driver& driver = device.driver();
-  const auto has = [&](int attribute) {
-    int value = 0;
-    (void)driver.call.device_attribute(&value, attribute, device.number());
-    return value > 0;
-  };
-  return has(driver.attributes.managed_memory) && has(driver.attributes.concurrent_managed);
+  const AttributeNumbers& numbers = device.driver().attributes;
+  return device.attribute(numbers.managed_memory) > 0 &&
+         device.attribute(numbers.concurrent_managed) > 0;
 }
 
 void* ManagedAllocator::allocate(std::size_t bytes, std::size_t) {
@@ -148,14 +147,10 @@ void* ManagedAllocator::allocate(std::size_t bytes, std::size_t) {
   return result_of(*device_, result, data, "allocate_managed");
 }
 
-void ManagedAllocator::deallocate(void* data, std::size_t) noexcept {
-  if (device_->is_forked()) return;
-  const Current current(device_->driver(), device_->context());
-  (void)device_->status(device_->driver().call.free(data), "free");
-}
+void ManagedAllocator::deallocate(void* data, std::size_t) noexcept { free_now(*device_, data); }
 
 template <class Call>
-Status PinnedAllocator::ask(const Call& call, const char* operation) const {
+Status PinnedAllocator::call_first_healthy(const Call& call, const char* operation) const {
   Status status;
   for (const auto& device : devices_) {
     status = device->health();
@@ -172,7 +167,7 @@ void* PinnedAllocator::allocate(std::size_t bytes, std::size_t alignment) {
   static_assert(kDriverAlignment <= 4096);  // page-locked memory begins at a page
   if (alignment > 4096) return nullptr;
   void* data = nullptr;
-  const Status status = ask(
+  const Status status = call_first_healthy(
       [&](const Driver& driver, Result current) {
         return current == kSuccess ? driver.call.host_allocate(&data, bytes, kForAllContexts)
                                    : current;
@@ -192,7 +187,8 @@ void PinnedAllocator::deallocate(void* data, std::size_t) noexcept {
     regions_.erase(static_cast<const std::byte*>(data));
   }
   // Whatever context is current then: the memory is of all of them, and would be lost otherwise.
-  (void)ask([&](const Driver& driver, Result) { return driver.call.host_free(data); }, "host_free");
+  (void)call_first_healthy(
+      [&](const Driver& driver, Result) { return driver.call.host_free(data); }, "host_free");
 }
 
 bool PinnedAllocator::owns(const void* data) const noexcept {

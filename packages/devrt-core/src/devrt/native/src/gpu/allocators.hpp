@@ -80,7 +80,7 @@ class PinnedAllocator final : public HostAllocator {
   /// Calls the driver for one device after the other, until one is not lost; `call` is given how
   /// the device's context was made current.
   template <class Call>
-  Status ask(const Call& call, const char* operation) const;
+  Status call_first_healthy(const Call& call, const char* operation) const;
   bool is_forked() const noexcept { return devices_.front()->is_forked(); }
 
   const std::vector<std::shared_ptr<GpuDevice>> devices_;

@@ -16,6 +16,8 @@ constexpr int kLeastVersion = 21000;
 constexpr const char* kLeastText = "2.10";
 /// Versions before 2.9 had another form.
 constexpr int kFirstLong = 10000;
+/// The result of a rank whose peer, in another process, is gone.
+constexpr Result kRemoteError{6};
 
 StatusCode status_code(Result result) {
   constexpr Result kInvalidArgument = 4;

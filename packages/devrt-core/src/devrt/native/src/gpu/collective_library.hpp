@@ -43,9 +43,6 @@ struct CollectiveFunctions {
                     StreamHandle* stream);
 };
 
-/// The result of a rank whose peer, in another process, is gone.
-inline constexpr Result kRemoteError{6};
-
 /// One library, loaded for the rest of the process.
 class CollectiveLibrary {
  public:

@@ -5,6 +5,7 @@
 #include <map>
 #include <memory>
 #include <mutex>
+#include <optional>
 #include <string>
 #include <utility>
 #include <vector>
@@ -41,10 +42,8 @@ class GpuCommunicator final : public native::Communicator,
                               public std::enable_shared_from_this<GpuCommunicator> {
  public:
   GpuCommunicator(Communicators& all, const CollectiveLibrary& library,
-                  std::vector<std::shared_ptr<GpuDevice>> devices)
-      : all_(all), library_(library), devices_(std::move(devices)) {}
-  GpuCommunicator(Communicators& all, const CollectiveLibrary& library,
-                  std::vector<std::shared_ptr<GpuDevice>> devices, native::GroupSpan span)
+                  std::vector<std::shared_ptr<GpuDevice>> devices,
+                  std::optional<native::GroupSpan> span = std::nullopt)
       : all_(all), library_(library), devices_(std::move(devices)), span_(std::move(span)) {}
 
   std::string version() const override { return library_.version_text(); }

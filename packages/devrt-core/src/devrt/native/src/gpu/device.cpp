@@ -182,13 +182,30 @@ Stream& GpuDevice::made(Slot& slot) {
   return *streams_.back();
 }
 
-void GpuDevice::end_following() noexcept {
+int GpuDevice::attribute(int number) const noexcept {
+  int value = -1;
+  const bool is_there =
+      number >= 0 && driver_.call.device_attribute(&value, number, number_) == kSuccess;
+  return is_there ? value : -1;
+}
+
+std::size_t GpuDevice::total_memory() const {
+  std::size_t bytes = 0;
+  check(driver_.call.device_total_memory(&bytes, number_), "device_total_memory");
+  return bytes;
+}
+
+template <class Use>
+void GpuDevice::for_each_stream(const Use& use) noexcept {
   const auto stream_at = [this](std::size_t i) {
     std::lock_guard lock(mutex_);
     return i < streams_.size() ? streams_[i].get() : nullptr;
   };
-  // Without the lock, which events that end here take.
-  for (std::size_t i = 0; Stream* const stream = stream_at(i); ++i) (void)stream->end_following();
+  for (std::size_t i = 0; Stream* const stream = stream_at(i); ++i) use(*stream);
+}
+
+void GpuDevice::end_following() noexcept {
+  for_each_stream([](Stream& stream) { (void)stream.end_following(); });
 }
 
 void GpuDevice::finish(Stream& stream) const noexcept {
@@ -248,17 +265,7 @@ bool GpuDevice::is_idle() const noexcept {
 }
 
 void GpuDevice::drain() noexcept {
-  std::size_t known = 0;
-  for (std::size_t i = 0;; ++i) {
-    Stream* stream = nullptr;
-    {
-      std::lock_guard lock(mutex_);  // not while it waits: callbacks take it
-      known = streams_.size();
-      if (i < known) stream = streams_[i].get();
-    }
-    if (!stream) return;
-    stream->drain();
-  }
+  for_each_stream([](Stream& stream) { stream.drain(); });
 }
 
 Status GpuDevice::status(Result result, const char* operation) const noexcept {

@@ -121,6 +121,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   DeviceNumber number() const noexcept { return number_; }
   Context context() const noexcept { return context_; }
   const std::string& name() const noexcept { return name_; }
+  /// Returns an attribute by the driver's number; -1 where it has none, which is no error.
+  int attribute(int number) const noexcept;
+  std::size_t total_memory() const;
 
   /// Returns the stream of a queue, made at the first call.
   Stream& stream(native::Lane lane, std::int64_t id);
@@ -191,6 +194,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   using Slot = std::atomic<Stream*>;
 
   Stream& made(Slot& slot);
+  /// Calls a function with each stream, without the lock: events that end meanwhile take it.
+  template <class Use>
+  void for_each_stream(const Use& use) noexcept;
   ReadyEvent record(StreamHandle* recorded, Stream& stream, bool is_in_stream, Fates fates);
   EventHandle* take_event();
   void give_event(EventHandle* event) noexcept;

@@ -9,15 +9,6 @@ namespace devrt::gpu {
 
 namespace {
 
-/// Returns an attribute; -1 where the driver has none, which is no error.
-std::int64_t attribute(const GpuDevice& device, int number) {
-  int value = -1;
-  const Driver& driver = device.driver();
-  const bool is_there =
-      number >= 0 && driver.call.device_attribute(&value, number, device.number()) == kSuccess;
-  return is_there ? value : -1;
-}
-
 std::string name_of(const GpuDevice& device) {
   char name[256] = {};
   device.check(device.driver().call.device_name(name, sizeof name - 1, device.number()),
@@ -50,7 +41,7 @@ std::string uuid_of(const GpuDevice& device) {
 }
 
 std::int64_t numa_of(const GpuDevice& device, const std::string& pci) {
-  const std::int64_t node = attribute(device, device.driver().attributes.numa_node);
+  const int node = device.attribute(device.driver().attributes.numa_node);
   if (node >= 0) return node;
   std::int64_t found = -1;
   std::ifstream("/sys/bus/pci/devices/" + pci + "/numa_node") >> found;
@@ -71,25 +62,23 @@ native::DeviceFacts facts_of(const GpuDevice& device, const std::vector<std::int
   const auto add_text = [&](const char* name, std::string value) {
     if (!value.empty()) facts.attributes.emplace_back(name, std::move(value));
   };
-  const auto major = static_cast<int>(attribute(device, numbers.major));
-  const auto minor = static_cast<int>(attribute(device, numbers.minor));
+  const int major = device.attribute(numbers.major);
+  const int minor = device.attribute(numbers.minor);
   const std::string pci = pci_of(device);
   add_text("compute_capability", std::to_string(major) + "." + std::to_string(minor));
   add_text("architecture", driver.architecture(major, minor, pci));
-  std::size_t memory = 0;
-  device.check(driver.call.device_total_memory(&memory, device.number()), "device_total_memory");
-  add("memory_bytes", static_cast<std::int64_t>(memory));
-  add("core_count", attribute(device, numbers.multiprocessors));
-  add("clock_khz", attribute(device, numbers.clock_khz));
-  add("memory_clock_khz", attribute(device, numbers.memory_clock_khz));
-  add("memory_bus_bits", attribute(device, numbers.memory_bus_bits));
-  add("l2_cache_bytes", attribute(device, numbers.l2_bytes));
-  add("warp_size", attribute(device, numbers.warp_size));
+  add("memory_bytes", static_cast<std::int64_t>(device.total_memory()));
+  add("core_count", device.attribute(numbers.multiprocessors));
+  add("clock_khz", device.attribute(numbers.clock_khz));
+  add("memory_clock_khz", device.attribute(numbers.memory_clock_khz));
+  add("memory_bus_bits", device.attribute(numbers.memory_bus_bits));
+  add("l2_cache_bytes", device.attribute(numbers.l2_bytes));
+  add("warp_size", device.attribute(numbers.warp_size));
   add_text("pci_bus_id", pci);
   add_text("uuid", uuid_of(device));
   add("numa_node", numa_of(device, pci));
   facts.attributes.emplace_back("peers", peers);
-  facts.attributes.emplace_back("memory_pools", attribute(device, numbers.memory_pools) > 0);
+  facts.attributes.emplace_back("memory_pools", device.attribute(numbers.memory_pools) > 0);
   add_text("driver_version", driver.version_text());
   return facts;
 }

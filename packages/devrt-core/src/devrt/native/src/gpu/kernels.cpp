@@ -45,10 +45,8 @@ struct Limits {
   explicit Limits(const GpuDevice& device) {
     const LaunchNumbers& numbers = device.driver().attributes.launch;
     const auto get = [&](int number) -> std::int64_t {
-      int value = -1;
-      const bool is_known = number >= 0 && device.driver().call.device_attribute(
-                                               &value, number, device.number()) == kSuccess;
-      return is_known && value > 0 ? value : -1;
+      const int value = device.attribute(number);
+      return value > 0 ? value : -1;
     };
     threads = get(numbers.threads_of_block);
     shared_bytes = std::max(get(numbers.shared_bytes), get(numbers.shared_bytes_on_request));

@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <charconv>
-#include <cmath>
 #include <string_view>
 
 namespace devrt::gpu {
@@ -51,10 +50,6 @@ Options Options::of(const native::ClientOptions& given) {
   }
   options.allocator = to_kind(given.backend_option<std::string>("allocator").value_or("default"));
   if (const auto fraction = given.backend_option<float>("memory_fraction")) {
-    if (!std::isfinite(*fraction) || *fraction <= 0) {
-      raise_invalid("memory_fraction must be above 0, not " + std::to_string(*fraction) + ".",
-                    kOperation);
-    }
     options.memory_fraction = static_cast<double>(*fraction);
   }
   options.preallocate = given.backend_option<bool>("preallocate").value_or(false);
