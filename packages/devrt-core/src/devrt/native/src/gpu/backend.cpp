@@ -1,10 +1,8 @@
 #include "gpu/backend.hpp"
 
 #include <algorithm>
-#include <limits>
 #include <utility>
 
-#include "devrt/memory/limit_allocator.hpp"
 #include "devrt/pjrt/engine/streams.hpp"
 #include "execution/custom_calls.hpp"
 #include "gpu/engine.hpp"
@@ -18,19 +16,7 @@ namespace {
 
 constexpr unsigned kCopyThreads = 4;
 constexpr std::size_t kSmallestRecycled = std::size_t{64} << 10;
-constexpr std::size_t kSmallest = std::size_t{1} << 20;     // that a pool is given
-constexpr std::size_t kSmallRegion = std::size_t{8} << 20;  // of the arena in front of a pool
-constexpr std::size_t kBfcRegion = std::size_t{64} << 20;   // of memory that is an arena's
-constexpr std::size_t kManagedRegion = std::size_t{16} << 20;
 constexpr std::size_t kPinnedRegion = std::size_t{16} << 20;
-constexpr double kUsualFraction = 0.75;  // XLA's
-
-std::size_t total_of(const GpuDevice& device) {
-  std::size_t total = 0;
-  device.check(device.driver().call.device_total_memory(&total, device.number()),
-               "device_total_memory");
-  return total;
-}
 
 }  // namespace
 
@@ -53,16 +39,7 @@ GpuBackend::GpuBackend(const Driver& driver, Options options)
   pinned_ = std::make_shared<PinnedAllocator>(devices_);
   staging_ = std::make_shared<ArenaAllocator>(
       pinned_, ArenaOptions{.region_bytes = kPinnedRegion, .keep_bytes = 4 * kPinnedRegion});
-  for (const auto& device : devices_) memories_.push_back(make_allocator(device));
-  // A device's is used by all others.
-  if (std::ranges::all_of(
-          devices_, [](const auto& device) { return ManagedAllocator::is_supported(*device); })) {
-    for (const auto& device : devices_) {
-      managed_.push_back(std::make_shared<ArenaAllocator>(
-          std::make_shared<ManagedAllocator>(device),
-          ArenaOptions{.region_bytes = kManagedRegion, .keep_bytes = kManagedRegion}));
-    }
-  }
+  memories_ = make_memories(devices_, options_);
   open_peers();
 }
 
@@ -99,63 +76,6 @@ void GpuBackend::open_peers() {
   }
 }
 
-std::shared_ptr<HostAllocator> GpuBackend::limited(const GpuDevice& device,
-                                                   std::shared_ptr<HostAllocator> source) {
-  std::size_t& limit = limits_.emplace_back(0);
-  if (!options_.memory_fraction) return source;
-  limit =
-      static_cast<std::size_t>(static_cast<double>(total_of(device)) * *options_.memory_fraction);
-  return std::make_shared<LimitAllocator>(std::move(source), std::make_shared<ByteBudget>(limit));
-}
-
-std::shared_ptr<HostAllocator> GpuBackend::make_allocator(
-    const std::shared_ptr<GpuDevice>& device) {
-  AllocatorKind kind = options_.allocator;
-  if (kind == AllocatorKind::kPool && !has_pools(*device)) {
-    throw StatusError(Status(StatusCode::kUnimplemented,
-                             device->name() + " has no memory pools. Use allocator='bfc'.")
-                          .during("make_gpu_client")
-                          .on(device->name()));
-  }
-  if (kind == AllocatorKind::kDefault)
-    kind = has_pools(*device) ? AllocatorKind::kPool : AllocatorKind::kBfc;
-  std::shared_ptr<HostAllocator> made;
-  if (kind == AllocatorKind::kPool) {
-    pool_settings_.push_back(std::make_unique<PoolSettings>(device));
-    made = std::make_shared<ArenaInFront>(
-        limited(*device, std::make_shared<PoolAllocator>(device)),
-        ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
-  } else if (kind == AllocatorKind::kBfc) {
-    made = std::make_shared<ArenaInFront>(
-        limited(*device, std::make_shared<PlatformAllocator>(device)),
-        ArenaOptions{.region_bytes = kBfcRegion}, std::numeric_limits<std::size_t>::max());
-  } else {
-    made = limited(*device, std::make_shared<PlatformAllocator>(device));
-  }
-  if (options_.preallocate && kind != AllocatorKind::kPlatform) preallocate(*device, *made);
-  return made;
-}
-
-void GpuBackend::preallocate(const GpuDevice& device, HostAllocator& allocator) const {
-  // Taken once and given back: the pool, or the arena, keeps it.
-  const double fraction = options_.memory_fraction.value_or(kUsualFraction);
-  const std::size_t granule = ArenaOptions{}.granule;  // an arena takes whole ones
-  const auto bytes =
-      static_cast<std::size_t>(static_cast<double>(total_of(device)) * std::min(fraction, 1.0)) /
-      granule * granule;
-  // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
-  void* data = allocator.allocate(bytes, 1);
-  if (!data) {
-    throw StatusError(Status(StatusCode::kResourceExhausted,
-                             std::to_string(bytes) + " bytes cannot be taken in advance on " +
-                                 device.name() +
-                                 ". Ask for a smaller memory_fraction, or leave preallocate out.")
-                          .during("make_gpu_client")
-                          .on(device.name()));
-  }
-  allocator.deallocate(data, bytes);
-}
-
 std::vector<native::DeviceFacts> GpuBackend::devices() {
   const auto heap = std::make_shared<AlignedAllocator>();
   const dlpack::Device host{dlpack::kCpu, 0};
@@ -166,7 +86,7 @@ std::vector<native::DeviceFacts> GpuBackend::devices() {
     facts.memories = {
         {.kind = "device",
          .space = kFirstSpace + local,
-         .allocator = memories_[i],
+         .allocator = memories_[i].allocator,
          .is_host_visible = false,
          .dlpack = {driver_.dlpack.device, devices_[i]->ordinal()}},
         {.kind = "pinned_host",
@@ -179,10 +99,10 @@ std::vector<native::DeviceFacts> GpuBackend::devices() {
          .smallest_recycled = kSmallestRecycled,
          .dlpack = host},
     };
-    if (!managed_.empty()) {
+    if (memories_[i].managed) {
       facts.memories.push_back({.kind = "managed",
                                 .space = kFirstSpace + static_cast<int>(devices_.size()) + local,
-                                .allocator = managed_[i],
+                                .allocator = memories_[i].managed,
                                 .dlpack = {driver_.dlpack.managed, devices_[i]->ordinal()},
                                 .is_for_kernels = true});
     }
@@ -224,7 +144,9 @@ void GpuBackend::engine_was_made() {
   native::set_custom_call_copy(&copy_on_stream);
   // The plugin has the pools that it shares keep nothing.
   std::lock_guard lock(mutex_);
-  for (const auto& settings : pool_settings_) settings->set();
+  for (const DeviceMemory& memory : memories_) {
+    if (memory.pool_settings) memory.pool_settings->set();
+  }
 }
 
 std::shared_ptr<native::OtherStream> GpuBackend::other_stream(std::size_t device,
@@ -294,7 +216,7 @@ bool GpuBackend::is_idle() const noexcept {
 
 void GpuBackend::drain() noexcept {
   if (fork_.is_child()) return;
-  std::vector<Lane*> lanes;  // which stay: they go with the backend
+  std::vector<Lane*> lanes;  // which stay: they are destroyed with the backend
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, lane] : lanes_) lanes.push_back(lane.get());
@@ -309,23 +231,26 @@ void GpuBackend::close() noexcept {
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, lane] : lanes_) lane->release();
-    pool_settings_.clear();
+    for (DeviceMemory& memory : memories_) memory.pool_settings.reset();
   }
-  for (const auto& memory : memories_) memory->trim();
-  for (const auto& memory : managed_) memory->trim();
+  for (const DeviceMemory& memory : memories_) {
+    memory.allocator->trim();
+    if (memory.managed) memory.managed->trim();
+  }
   staging_->trim();
 }
 
 native::MemoryCapacity GpuBackend::capacity(int space) const noexcept {
   if (!is_device(space)) return DeviceBackend::capacity(space);
   const auto number = static_cast<std::size_t>(space - kFirstSpace);
+  const DeviceMemory& memory = memories_[number];
   const Current current(driver_, devices_[number]->context());
   std::size_t free = 0;
   std::size_t total = 0;
   (void)driver_.call.memory_info(&free, &total);
-  if (limits_[number] > 0) total = std::min(total, limits_[number]);
+  if (memory.limit > 0) total = std::min(total, memory.limit);
   return {static_cast<std::int64_t>(total),
-          static_cast<std::int64_t>(std::min(free, memories_[number]->free_bytes()))};
+          static_cast<std::int64_t>(std::min(free, memory.allocator->free_bytes()))};
 }
 
 std::shared_ptr<native::DeviceBackend> make_gpu_backend(const native::ClientOptions& options) {

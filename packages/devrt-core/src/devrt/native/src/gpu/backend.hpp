@@ -12,7 +12,7 @@
 #include "devrt/base/fork_guard.hpp"
 #include "gpu/allocators.hpp"
 #include "gpu/communicator.hpp"
-#include "gpu/default_pool.hpp"
+#include "gpu/device_memory.hpp"
 #include "gpu/options.hpp"
 #include "gpu/staging.hpp"
 
@@ -66,11 +66,6 @@ class GpuBackend final : public native::DeviceBackend {
 
   Lane& lane_of(const native::Queue& queue);
   void open_peers();
-  std::shared_ptr<HostAllocator> make_allocator(const std::shared_ptr<GpuDevice>& device);
-  /// Has an allocator hold what the options take of a device at once.
-  void preallocate(const GpuDevice& device, HostAllocator& allocator) const;
-  std::shared_ptr<HostAllocator> limited(const GpuDevice& device,
-                                         std::shared_ptr<HostAllocator> source);
   bool is_pageable(const native::RegionCopy& copy) const noexcept;
   bool is_device(int space) const noexcept;
   bool is_managed(int space) const noexcept;
@@ -92,10 +87,7 @@ class GpuBackend final : public native::DeviceBackend {
   const Options options_;
   std::vector<std::shared_ptr<GpuDevice>> devices_;
   std::vector<std::vector<std::int64_t>> peers_;
-  std::vector<std::shared_ptr<HostAllocator>> memories_;
-  std::vector<std::shared_ptr<HostAllocator>> managed_;       // of each device, or empty
-  std::vector<std::unique_ptr<PoolSettings>> pool_settings_;  // of devices whose pool it uses
-  std::vector<std::size_t> limits_;                           // of each device; 0 for none
+  std::vector<DeviceMemory> memories_;  // of each device
   std::shared_ptr<PinnedAllocator> pinned_;
   std::shared_ptr<HostAllocator> staging_;
   ThreadPool pool_;

@@ -1,0 +1,102 @@
+#include "gpu/device_memory.hpp"
+
+#include <algorithm>
+#include <limits>
+#include <utility>
+
+#include "devrt/memory/limit_allocator.hpp"
+
+namespace devrt::gpu {
+
+namespace {
+
+constexpr std::size_t kSmallest = std::size_t{1} << 20;     // that a pool is given
+constexpr std::size_t kSmallRegion = std::size_t{8} << 20;  // of the arena in front of a pool
+constexpr std::size_t kBfcRegion = std::size_t{64} << 20;   // of memory that is an arena's
+constexpr std::size_t kManagedRegion = std::size_t{16} << 20;
+constexpr double kUsualFraction = 0.75;  // XLA's
+
+std::size_t part_of(const GpuDevice& device, double fraction) {
+  return static_cast<std::size_t>(static_cast<double>(device.total_memory()) * fraction);
+}
+
+AllocatorKind kind_for(const GpuDevice& device, AllocatorKind requested) {
+  if (requested == AllocatorKind::kDefault) {
+    return has_pools(device) ? AllocatorKind::kPool : AllocatorKind::kBfc;
+  }
+  if (requested == AllocatorKind::kPool && !has_pools(device)) {
+    throw StatusError(Status(StatusCode::kUnimplemented,
+                             device.name() + " has no memory pools. Use allocator='bfc'.")
+                          .during("make_gpu_client")
+                          .on(device.name()));
+  }
+  return requested;
+}
+
+std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source, std::size_t limit) {
+  if (limit == 0) return source;
+  return std::make_shared<LimitAllocator>(std::move(source), std::make_shared<ByteBudget>(limit));
+}
+
+/// Has an allocator hold what the options take of a device at once.
+void preallocate(const GpuDevice& device, HostAllocator& allocator, const Options& options) {
+  // Taken once and given back: the pool, or the arena, keeps it.
+  const double fraction = std::min(options.memory_fraction.value_or(kUsualFraction), 1.0);
+  const std::size_t granule = ArenaOptions{}.granule;  // an arena takes whole ones
+  const std::size_t bytes = part_of(device, fraction) / granule * granule;
+  // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
+  void* data = allocator.allocate(bytes, 1);
+  if (!data) {
+    throw StatusError(Status(StatusCode::kResourceExhausted,
+                             std::to_string(bytes) + " bytes cannot be taken in advance on " +
+                                 device.name() +
+                                 ". Request a smaller memory_fraction, or leave preallocate out.")
+                          .during("make_gpu_client")
+                          .on(device.name()));
+  }
+  allocator.deallocate(data, bytes);
+}
+
+DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options& options) {
+  const AllocatorKind kind = kind_for(*device, options.allocator);
+  DeviceMemory made;
+  if (options.memory_fraction) {
+    made.limit = std::max<std::size_t>(part_of(*device, *options.memory_fraction), 1);
+  }
+  if (kind == AllocatorKind::kPool) {
+    made.pool_settings = std::make_unique<PoolSettings>(device);
+    made.allocator = std::make_shared<ArenaInFront>(
+        limited(std::make_shared<PoolAllocator>(device), made.limit),
+        ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
+  } else {
+    made.allocator = limited(std::make_shared<PlatformAllocator>(device), made.limit);
+  }
+  if (kind == AllocatorKind::kBfc) {
+    made.allocator = std::make_shared<ArenaInFront>(std::move(made.allocator),
+                                                    ArenaOptions{.region_bytes = kBfcRegion},
+                                                    std::numeric_limits<std::size_t>::max());
+  }
+  if (options.preallocate && kind != AllocatorKind::kPlatform) {
+    preallocate(*device, *made.allocator, options);
+  }
+  return made;
+}
+
+}  // namespace
+
+std::vector<DeviceMemory> make_memories(std::span<const std::shared_ptr<GpuDevice>> devices,
+                                        const Options& options) {
+  std::vector<DeviceMemory> made;
+  for (const auto& device : devices) made.push_back(make_memory(device, options));
+  const bool has_managed = std::ranges::all_of(
+      devices, [](const auto& device) { return ManagedAllocator::is_supported(*device); });
+  if (!has_managed) return made;  // a device's is used by all others
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    made[i].managed = std::make_shared<ArenaAllocator>(
+        std::make_shared<ManagedAllocator>(devices[i]),
+        ArenaOptions{.region_bytes = kManagedRegion, .keep_bytes = kManagedRegion});
+  }
+  return made;
+}
+
+}  // namespace devrt::gpu
