@@ -1,10 +1,9 @@
 // A driver of CUDA's that simulates its devices: the functions that devrt calls, over the SDK's
-// simulator. Here: devices, contexts and memory. Declarations are our own, so that no toolkit is
-// needed.
+// simulator. Declarations are our own, so that no toolkit is needed.
 #include <dlfcn.h>
 
+#include <array>
 #include <cstdio>
-#include <cstring>
 
 #include "simulator.hpp"
 
@@ -14,85 +13,100 @@ namespace {
 
 constexpr int kVersion = 13000;
 
+/// What all of the models have.
+constexpr std::array<Attribute, 19> kFixed{{
+    {1, 1024},        // threads of a block
+    {2, 1024},        // along x
+    {3, 1024},        // along y
+    {4, 64},          // along z
+    {5, 2147483647},  // blocks of a grid along x
+    {6, 65535},       // along y
+    {7, 65535},       // along z
+    {8, 49152},       // shared bytes of a block
+    {12, 65536},      // registers of a block
+    {19, 1},          // maps host memory
+    {31, 1},          // runs kernels at once
+    {32, 1},          // checks its memory
+    {40, 3},          // engines that copy
+    {41, 1},          // unified addresses
+    {78, 1},          // priorities of streams
+    {82, 65536},      // registers of a multiprocessor
+    {83, 1},          // managed memory
+    {95, 1},          // cooperative launches
+    {99, 1},          // registers host memory
+}};
+
 int attribute(const Machine& machine, int number, int device) {
   const Model& model = machine.model();
-  switch (number) {
-    case 1:
-    case 2:
-    case 3:
-      return 1024;  // threads of a block, and along x and y
-    case 4:
-      return 64;
-    case 5:
-      return 2147483647;
-    case 6:
-    case 7:
-      return 65535;
-    case 8:
-      return 49152;
-    case 10:
-      return model.warp;
-    case 12:
-    case 82:
-      return 65536;
-    case 13:
-      return model.clock_khz;
-    case 16:
-      return model.multiprocessors;
-    case 33:
-      return device + 1;  // its bus
-    case 36:
-      return model.memory_clock_khz;
-    case 37:
-      return model.memory_bus_bits;
-    case 38:
-      return model.l2_bytes;
-    case 39:
-      return model.threads_per_multiprocessor;
-    case 40:
-      return 3;
-    case 75:
-      return model.major;
-    case 76:
-      return model.minor;
-    case 81:
-      return model.shared_bytes_per_block + 1024;
-    case 89:
-      return machine.settings().managed;
-    case 97:
-      return model.shared_bytes_per_block;
-    case 115:
-      return machine.settings().pools;
-    case 131:
-    case 134:
-      return device >= 4 ? 1 : 0;
-    // Maps host memory, concurrent kernels, checks its memory, unified addresses, priorities,
-    // managed memory, cooperative launches, registers host memory.
-    case 19:
-    case 31:
-    case 32:
-    case 41:
-    case 78:
-    case 83:
-    case 95:
-    case 99:
-      return 1;
-    default:
-      return 0;
-  }
+  const int numa_node = device >= 4 ? 1 : 0;
+  const Attribute of_device[] = {
+      {10, model.warp},
+      {13, model.clock_khz},
+      {16, model.multiprocessors},
+      {33, device + 1},  // its bus
+      {36, model.memory_clock_khz},
+      {37, model.memory_bus_bits},
+      {38, model.l2_bytes},
+      {39, model.threads_per_multiprocessor},
+      {75, model.major},
+      {76, model.minor},
+      {81, model.shared_bytes_per_block + 1024},
+      {89, machine.settings().managed},
+      {97, model.shared_bytes_per_block},
+      {115, machine.settings().pools},
+      {131, numa_node},
+      {134, numa_node},
+  };
+  return attribute_in(of_device, kFixed, number);
+}
+
+struct Side3D {
+  std::size_t x, y, z, lod;
+  int memory_type;  // 1: host, 2: device, 4: whatever the address says
+  const void* host;
+  Address device;
+  void* array;
+  void* reserved;
+  std::size_t pitch, height;
+};
+struct Copy3D {
+  Side3D from;
+  Side3D to;
+  std::size_t width, height, depth;
+};
+
+CopySide side(const Side3D& given, const Copy3D& of) {
+  need(given.memory_type == 1 || given.memory_type == 2);
+  need(given.pitch == 0 || given.pitch >= given.x + of.width);
+  need(given.height == 0 || given.height >= given.y + of.height);
+  CopySide made;
+  made.is_device = given.memory_type == 2;
+  made.pitch = given.pitch;
+  made.slice = given.pitch * given.height;
+  made.address = (made.is_device ? given.device : reinterpret_cast<Address>(given.host)) + given.x +
+                 given.y * made.pitch + given.z * made.slice;
+  return made;
 }
 
 }  // namespace
 
+// The names that CUDA exports them by, as its header defines them.
+#define DEVRT_DRIVER(name) cu##name
+#define cuDeviceGetUuid cuDeviceGetUuid_v2
+#define cuDeviceTotalMem cuDeviceTotalMem_v2
+#define cuEventDestroy cuEventDestroy_v2
+#define cuMemAlloc cuMemAlloc_v2
+#define cuMemFree cuMemFree_v2
+#define cuMemGetInfo cuMemGetInfo_v2
+#define cuMemcpyDtoDAsync cuMemcpyDtoDAsync_v2
+#define cuMemcpyDtoHAsync cuMemcpyDtoHAsync_v2
+#define cuMemcpyHtoDAsync cuMemcpyHtoDAsync_v2
+#define cuStreamDestroy cuStreamDestroy_v2
+#include "gpu_simulator/driver_exports.inc"
+
 #pragma GCC visibility push(default)
 extern "C" {
 
-Result cuInit(unsigned) { return number(initialize(__func__)); }
-Result cuDriverGetVersion(int* version) {
-  return number(enter_early(__func__, [&](const Settings& settings) {
-    *version = settings.driver_version ? settings.driver_version : kVersion;
-  }));
-}
 Result cuGetProcAddress_v2(const char* name, void** function, int, unsigned long long,
                            int* status) {
   return number(enter_early(__func__, [&](const Settings& settings) {
@@ -112,49 +126,12 @@ Result cuGetProcAddress_v2(const char* name, void** function, int, unsigned long
 
 // -- devices and contexts
 
-Result cuDeviceGetCount(int* count) {
-  return call(__func__, [&](Machine& m, const Call&) { *count = m.device_count(); });
-}
-Result cuDeviceGet(int* device, int ordinal) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    m.check_device(ordinal);
-    *device = ordinal;
-  });
-}
-Result cuDeviceGetName(char* name, int length, int device) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    std::snprintf(name, static_cast<std::size_t>(length), "%s (simulated)", m.model().name.data());
-  });
-}
-Result cuDeviceGetUuid_v2(unsigned char* uuid, int device) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    std::memcpy(uuid, "devrt-simulated", 15);
-    uuid[15] = static_cast<unsigned char>(device);
-  });
-}
-Result cuDeviceGetAttribute(int* value, int number, int device) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    *value = attribute(m, number, device);
-  });
-}
 Result cuDeviceGetPCIBusId(char* id, int length, int device) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.check_device(device);
     need(length >= 13);
     std::snprintf(id, static_cast<std::size_t>(length), "0000:%02X:00.0", device + 1);
   });
-}
-Result cuDeviceTotalMem_v2(std::size_t* bytes, int device) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    *bytes = m.settings().memory;
-  });
-}
-Result cuDeviceCanAccessPeer(int* can, int device, int peer) {
-  return call(__func__, [&](Machine& m, const Call&) { *can = m.are_linked(device, peer); });
 }
 Result cuDevicePrimaryCtxRetain(Handle* context, int device) {
   return call(__func__, [&](Machine& m, const Call&) { *context = m.retain(device); });
@@ -168,38 +145,12 @@ Result cuCtxSetCurrent(Handle context) {
 Result cuCtxGetCurrent(Handle* context) {
   return call(__func__, [&](Machine& m, const Call&) { *context = m.current(); });
 }
-Result cuCtxSynchronize() {
-  return call(__func__, [&](Machine& m, const Call&) { m.synchronize_device(); });
-}
 Result cuCtxEnablePeerAccess(Handle peer, unsigned) {
   return call(__func__, [&](Machine& m, const Call&) { m.enable_peer(m.device_of(peer)); });
 }
 
 // -- memory
 
-Result cuMemGetInfo_v2(std::size_t* free, std::size_t* total) {
-  return call(__func__, [&](Machine& m, const Call&) { m.memory_info(free, total); });
-}
-Result cuMemAlloc_v2(Pointer* data, std::size_t bytes) {
-  return call(__func__,
-              [&](Machine& m, const Call& c) { *data = m.allocate(c, Space::kDevice, bytes); });
-}
-Result cuMemAllocManaged(Pointer* data, std::size_t bytes, unsigned) {
-  return call(__func__,
-              [&](Machine& m, const Call& c) { *data = m.allocate(c, Space::kManaged, bytes); });
-}
-Result cuMemHostAlloc(void** data, std::size_t bytes, unsigned) {
-  return call(__func__, [&](Machine& m, const Call& c) {
-    *data = reinterpret_cast<void*>(m.allocate(c, Space::kPinned, bytes));
-  });
-}
-Result cuMemFree_v2(Pointer data) {
-  return call(__func__, [&](Machine& m, const Call& c) { m.free(c, data); });
-}
-Result cuMemFreeHost(void* data) {
-  return call(__func__,
-              [&](Machine& m, const Call& c) { m.free_host(c, reinterpret_cast<Address>(data)); });
-}
 Result cuMemHostRegister_v2(void* data, std::size_t bytes, unsigned) {
   return call(__func__, [&](Machine& m, const Call& c) {
     m.register_host(c, reinterpret_cast<Address>(data), bytes);
@@ -210,18 +161,66 @@ Result cuMemHostUnregister(void* data) {
     m.unregister_host(c, reinterpret_cast<Address>(data));
   });
 }
-Result cuMemHostGetDevicePointer_v2(Pointer* device, void* host, unsigned) {
-  return call(__func__, [&](Machine& m, const Call&) {
-    need(m.pointer(reinterpret_cast<Address>(host)).allocation != nullptr);
-    *device = reinterpret_cast<Pointer>(host);
-  });
-}
-Result cuPointerGetAttributes(unsigned count, int* attributes, void** data, Pointer address) {
+Result cuPointerGetAttributes(unsigned count, int* attributes, void** data, Address address) {
   return call(__func__, [&](Machine& m, const Call&) {
     const PointerFacts facts = m.pointer(address);
     for (unsigned i = 0; i < count; ++i) {
       get_attribute(facts, attributes[i], address, data[i]);
     }
+  });
+}
+Result cuMemAllocAsync(Address* data, std::size_t bytes, Handle stream) {
+  return call(__func__,
+              [&](Machine& m, const Call& c) { *data = m.allocate_async(c, 0, bytes, stream); });
+}
+
+// -- streams and events
+
+Result cuEventElapsedTime(float* milliseconds, Handle start, Handle end) {
+  return call(__func__,
+              [&](Machine& m, const Call& c) { *milliseconds = m.elapsed_ms(c, start, end); });
+}
+
+// -- copies
+
+Result cuMemcpyPeerAsync(Address to, Handle to_context, Address from, Handle from_context,
+                         std::size_t bytes, Handle stream) {
+  return call(__func__, [&](Machine& m, const Call& c) {
+    Copy copy = linear({to}, {from}, bytes);
+    copy.to.device = m.device_of(to_context);
+    copy.from.device = m.device_of(from_context);
+    m.copy(c, copy, stream);
+  });
+}
+Result cuMemcpy3DAsync_v2(const Copy3D* given, Handle stream) {
+  return call(__func__, [&](Machine& m, const Call& c) {
+    Copy copy;
+    copy.to = side(given->to, *given);
+    copy.from = side(given->from, *given);
+    copy.width = given->width;
+    copy.height = given->height;
+    copy.depth = given->depth;
+    m.copy(c, copy, stream);
+  });
+}
+
+// -- kernels
+
+Result cuFuncGetParamInfo(Handle function, std::size_t index, std::size_t* offset,
+                          std::size_t* bytes) {
+  return call(__func__, [&](Machine& m, const Call&) {
+    *offset = 0;  // not known of a function of the host
+    *bytes = m.parameter_bytes(function, index);
+  });
+}
+Result cuFuncSetAttribute(Handle function, int, int) {
+  return call(__func__, [&](Machine& m, const Call&) { m.check_function(function); });
+}
+Result cuOccupancyMaxPotentialBlockSize(int* grid, int* block, Handle function,
+                                        std::size_t (*)(int), std::size_t, int limit) {
+  return call(__func__, [&](Machine& m, const Call&) {
+    m.check_function(function);
+    find_block_size(m, limit, grid, block);
   });
 }
 

@@ -8,7 +8,6 @@ namespace devrt_cuda {
 using namespace devrt::gpu_simulator;
 
 using Result = int;
-using Pointer = unsigned long long;
 
 /// Returns the driver's number of a code.
 Result number(Code code);
@@ -16,6 +15,12 @@ Result number(Code code);
 template <class Body>
 Result call(const char* function, const Body& body) {
   return number(enter(function, body));
+}
+
+/// The same of a function that needs no device of the thread's: all know by themselves.
+template <class Body>
+Result call_any(const char* function, const Body& body) {
+  return call(function, body);
 }
 
 }  // namespace devrt_cuda

@@ -1,4 +1,4 @@
-// The numbers and names of the driver's errors.
+// What the driver calls its errors.
 #include <array>
 
 #include "simulator.hpp"
@@ -6,48 +6,37 @@
 namespace devrt_cuda {
 namespace {
 
-struct Error {
-  Code code;
-  Result number;
-  const char* name;
-};
 constexpr std::array kErrors = {
-    Error{Code::kSuccess, 0, "CUDA_SUCCESS"},
-    Error{Code::kInvalidValue, 1, "CUDA_ERROR_INVALID_VALUE"},
-    Error{Code::kOutOfMemory, 2, "CUDA_ERROR_OUT_OF_MEMORY"},
-    Error{Code::kNotInitialized, 3, "CUDA_ERROR_NOT_INITIALIZED"},
-    Error{Code::kDeinitialized, 4, "CUDA_ERROR_DEINITIALIZED"},
-    Error{Code::kNoDevice, 100, "CUDA_ERROR_NO_DEVICE"},
-    Error{Code::kInvalidDevice, 101, "CUDA_ERROR_INVALID_DEVICE"},
-    Error{Code::kInvalidImage, 200, "CUDA_ERROR_INVALID_IMAGE"},
-    Error{Code::kNoImageForDevice, 209, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
-    Error{Code::kInvalidContext, 201, "CUDA_ERROR_INVALID_CONTEXT"},
-    Error{Code::kDeviceLost, 214, "CUDA_ERROR_ECC_UNCORRECTABLE"},
-    Error{Code::kPeerAccessUnsupported, 217, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
-    Error{Code::kInvalidHandle, 400, "CUDA_ERROR_INVALID_HANDLE"},
-    Error{Code::kNotFound, 500, "CUDA_ERROR_NOT_FOUND"},
-    Error{Code::kNotReady, 600, "CUDA_ERROR_NOT_READY"},
-    Error{Code::kIllegalAddress, 700, "CUDA_ERROR_ILLEGAL_ADDRESS"},
-    Error{Code::kLaunchOutOfResources, 701, "CUDA_ERROR_LAUNCH_OUT_OF_RESOURCES"},
-    Error{Code::kPeerAccessAlreadyEnabled, 704, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
-    Error{Code::kPeerAccessNotEnabled, 705, "CUDA_ERROR_PEER_ACCESS_NOT_ENABLED"},
-    Error{Code::kContextDestroyed, 709, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
-    Error{Code::kHostAlreadyRegistered, 712, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
-    Error{Code::kHostNotRegistered, 713, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
-    Error{Code::kLaunchFailed, 719, "CUDA_ERROR_LAUNCH_FAILED"},
-    Error{Code::kNotPermitted, 800, "CUDA_ERROR_NOT_PERMITTED"},
-    Error{Code::kNotSupported, 801, "CUDA_ERROR_NOT_SUPPORTED"},
-    Error{Code::kSystemDriverMismatch, 803, "CUDA_ERROR_SYSTEM_DRIVER_MISMATCH"},
-    Error{Code::kUnknown, 999, "CUDA_ERROR_UNKNOWN"},
+    ErrorName{Code::kSuccess, "CUDA_SUCCESS"},
+    ErrorName{Code::kInvalidValue, "CUDA_ERROR_INVALID_VALUE"},
+    ErrorName{Code::kOutOfMemory, "CUDA_ERROR_OUT_OF_MEMORY"},
+    ErrorName{Code::kNotInitialized, "CUDA_ERROR_NOT_INITIALIZED"},
+    ErrorName{Code::kDeinitialized, "CUDA_ERROR_DEINITIALIZED"},
+    ErrorName{Code::kNoDevice, "CUDA_ERROR_NO_DEVICE"},
+    ErrorName{Code::kInvalidDevice, "CUDA_ERROR_INVALID_DEVICE"},
+    ErrorName{Code::kInvalidImage, "CUDA_ERROR_INVALID_IMAGE"},
+    ErrorName{Code::kNoImageForDevice, "CUDA_ERROR_NO_BINARY_FOR_GPU"},
+    ErrorName{Code::kInvalidContext, "CUDA_ERROR_INVALID_CONTEXT"},
+    ErrorName{Code::kDeviceLost, "CUDA_ERROR_ECC_UNCORRECTABLE"},
+    ErrorName{Code::kPeerAccessUnsupported, "CUDA_ERROR_PEER_ACCESS_UNSUPPORTED"},
+    ErrorName{Code::kInvalidHandle, "CUDA_ERROR_INVALID_HANDLE"},
+    ErrorName{Code::kNotFound, "CUDA_ERROR_NOT_FOUND"},
+    ErrorName{Code::kNotReady, "CUDA_ERROR_NOT_READY"},
+    ErrorName{Code::kIllegalAddress, "CUDA_ERROR_ILLEGAL_ADDRESS"},
+    ErrorName{Code::kPeerAccessAlreadyEnabled, "CUDA_ERROR_PEER_ACCESS_ALREADY_ENABLED"},
+    ErrorName{Code::kContextDestroyed, "CUDA_ERROR_CONTEXT_IS_DESTROYED"},
+    ErrorName{Code::kHostAlreadyRegistered, "CUDA_ERROR_HOST_MEMORY_ALREADY_REGISTERED"},
+    ErrorName{Code::kHostNotRegistered, "CUDA_ERROR_HOST_MEMORY_NOT_REGISTERED"},
+    ErrorName{Code::kNotPermitted, "CUDA_ERROR_NOT_PERMITTED"},
+    ErrorName{Code::kNotSupported, "CUDA_ERROR_NOT_SUPPORTED"},
+    ErrorName{Code::kUnknown, "CUDA_ERROR_UNKNOWN"},
 };
 
 }  // namespace
 
 Result number(Code code) {
-  for (const Error& error : kErrors) {
-    if (error.code == code) return error.number;
-  }
-  return 999;
+  return static_cast<Result>(find_error(kErrors, static_cast<Result>(code)) ? code
+                                                                            : Code::kUnknown);
 }
 
 }  // namespace devrt_cuda
@@ -58,17 +47,15 @@ using namespace devrt_cuda;
 extern "C" {
 
 Result cuGetErrorName(Result error, const char** name) {
-  for (const Error& each : kErrors) {
-    if (each.number == error) return *name = each.name, 0;
-  }
-  return *name = nullptr, 1;
+  const ErrorName* const found = find_error(kErrors, error);
+  *name = found ? found->name : nullptr;
+  return found ? 0 : 1;
 }
 
 Result cuGetErrorString(Result error, const char** text) {
-  for (const Error& each : kErrors) {
-    if (each.number == error) return *text = code_name(each.code).data(), 0;
-  }
-  return *text = nullptr, 1;
+  const ErrorName* const found = find_error(kErrors, error);
+  *text = found ? code_name(found->code).data() : nullptr;
+  return found ? 0 : 1;
 }
 
 }  // extern "C"

@@ -1,9 +1,9 @@
 // A driver of HIP's that simulates its devices: the functions that devrt calls, over the SDK's
-// simulator. Here: devices and memory. Declarations are our own, so that no toolkit is needed;
-// attributes are numbered as from ROCm 5.2 on, types of memory as from ROCm 6 on.
+// simulator. Declarations are our own, so that no toolkit is needed; attributes are numbered as
+// from ROCm 5.2 on, types of memory as from ROCm 6 on.
 #include <algorithm>
+#include <array>
 #include <cstdio>
-#include <cstring>
 #include <utility>
 
 #include "simulator.hpp"
@@ -14,62 +14,44 @@ namespace {
 
 constexpr int kVersion = 60443483;
 
+/// What all of the models have.
+constexpr std::array<Attribute, 16> kFixed{{
+    {0, 1},            // checks its memory
+    {2, 8},            // engines that copy
+    {3, 1},            // maps host memory
+    {8, 1},            // runs kernels at once
+    {24, 1},           // managed memory
+    {26, 1024},        // threads of a block along x
+    {27, 1024},        // along y
+    {28, 1024},        // along z
+    {29, 2147483647},  // blocks of a grid along x
+    {30, 65535},       // along y
+    {31, 65535},       // along z
+    {56, 1024},        // threads of a block
+    {71, 65536},       // registers of a block
+    {72, 65536},       // registers of a multiprocessor
+    {78, 1},           // priorities of streams
+    {85, 1},           // unified addresses
+}};
+
 int attribute(const Machine& machine, int number, int device) {
   const Model& model = machine.model();
-  switch (number) {
-    case 2:
-      return 8;  // engines that copy
-    case 5:
-      return model.clock_khz;
-    case 9:
-      return machine.settings().managed;
-    case 19:
-      return model.l2_bytes;
-    case 23:
-      return model.major;
-    case 26:
-    case 27:
-    case 28:
-    case 56:
-      return 1024;  // threads of a block, and along its dimensions
-    case 29:
-      return 2147483647;
-    case 30:
-    case 31:
-      return 65535;
-    case 57:
-      return model.threads_per_multiprocessor;
-    case 59:
-      return model.memory_bus_bits;
-    case 60:
-      return model.memory_clock_khz;
-    case 61:
-      return model.minor;
-    case 63:
-      return model.multiprocessors;
-    case 67:
-      return device + 1;  // its bus
-    case 71:
-    case 72:
-      return 65536;
-    case 74:
-      return model.shared_bytes_per_block;
-    case 87:
-      return model.warp;
-    case 88:
-      return machine.settings().pools;
-    // Checks its memory, maps host memory, concurrent kernels, managed memory, priorities, unified
-    // addresses.
-    case 0:
-    case 3:
-    case 8:
-    case 24:
-    case 78:
-    case 85:
-      return 1;
-    default:
-      return 0;
-  }
+  const Attribute of_device[] = {
+      {5, model.clock_khz},
+      {9, machine.settings().managed},
+      {19, model.l2_bytes},
+      {23, model.major},
+      {57, model.threads_per_multiprocessor},
+      {59, model.memory_bus_bits},
+      {60, model.memory_clock_khz},
+      {61, model.minor},
+      {63, model.multiprocessors},
+      {67, device + 1},  // its bus
+      {74, model.shared_bytes_per_block},
+      {87, model.warp},
+      {88, machine.settings().pools},
+  };
+  return attribute_in(of_device, kFixed, number);
 }
 
 /// What hipPointerGetAttributes fills, from ROCm 6 on.
@@ -98,62 +80,34 @@ Result& last_error() noexcept {
 
 }  // namespace devrt_rocm
 
+// Names that differ from CUDA's in more than the prefix.
+#define DEVRT_DRIVER(name) hip##name
+#define hipCtxSynchronize hipDeviceSynchronize
+#define hipDeviceGetCount hipGetDeviceCount
+#define hipEventCreate hipEventCreateWithFlags
+#define hipLaunchKernel hipModuleLaunchKernel
+#define hipMemAlloc hipMalloc
+#define hipMemAllocFromPoolAsync hipMallocFromPoolAsync
+#define hipMemAllocManaged hipMallocManaged
+#define hipMemFree hipFree
+#define hipMemFreeAsync hipFreeAsync
+#define hipMemFreeHost hipHostFree
+#define hipMemHostAlloc hipHostMalloc
+#include "gpu_simulator/driver_exports.inc"
+
 #pragma GCC visibility push(default)
 extern "C" {
 
-Result hipInit(unsigned) { return number(initialize(__func__)); }
-Result hipDriverGetVersion(int* version) {
-  return number(enter_early(__func__, [&](const Settings& settings) {
-    *version = settings.driver_version ? settings.driver_version : kVersion;
-  }));
-}
 Result hipGetLastError() { return std::exchange(last_error(), 0); }
 
 // -- devices
 
-Result hipGetDeviceCount(int* count) {
-  return call_any(__func__, [&](Machine& m, const Call&) { *count = m.device_count(); });
-}
-Result hipDeviceGet(int* device, int ordinal) {
-  return call_any(__func__, [&](Machine& m, const Call&) {
-    m.check_device(ordinal);
-    *device = ordinal;
-  });
-}
-Result hipDeviceGetName(char* name, int length, int device) {
-  return call_any(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    std::snprintf(name, static_cast<std::size_t>(length), "%s (simulated)", m.model().name.data());
-  });
-}
-Result hipDeviceGetUuid(unsigned char* uuid, int device) {
-  return call_any(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    std::memcpy(uuid, "devrt-simulated", 15);
-    uuid[15] = static_cast<unsigned char>(device);
-  });
-}
-Result hipDeviceGetAttribute(int* value, int number, int device) {
-  return call_any(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    *value = attribute(m, number, device);
-  });
-}
 Result hipDeviceGetPCIBusId(char* id, int length, int device) {
   return call_any(__func__, [&](Machine& m, const Call&) {
     m.check_device(device);
     need(length >= 13);
     std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
   });
-}
-Result hipDeviceTotalMem(std::size_t* bytes, int device) {
-  return call_any(__func__, [&](Machine& m, const Call&) {
-    m.check_device(device);
-    *bytes = m.settings().memory;
-  });
-}
-Result hipDeviceCanAccessPeer(int* can, int device, int peer) {
-  return call_any(__func__, [&](Machine& m, const Call&) { *can = m.are_linked(device, peer); });
 }
 Result hipSetDevice(int device) {
   return call_any(__func__, [&](Machine& m, const Call&) {
@@ -164,9 +118,6 @@ Result hipSetDevice(int device) {
 Result hipGetDevice(int* device) {
   return call_any(__func__, [&](Machine&, const Call&) { *device = chosen_device(); });
 }
-Result hipDeviceSynchronize() {
-  return call(__func__, [&](Machine& m, const Call&) { m.synchronize_device(); });
-}
 Result hipDeviceEnablePeerAccess(int peer, unsigned) {
   return call(__func__, [&](Machine& m, const Call&) {
     m.check_device(peer);
@@ -176,30 +127,6 @@ Result hipDeviceEnablePeerAccess(int peer, unsigned) {
 
 // -- memory
 
-Result hipMemGetInfo(std::size_t* free, std::size_t* total) {
-  return call(__func__, [&](Machine& m, const Call&) { m.memory_info(free, total); });
-}
-Result hipMalloc(void** data, std::size_t bytes) {
-  return call(__func__, [&](Machine& m, const Call& c) {
-    *data = reinterpret_cast<void*>(m.allocate(c, Space::kDevice, bytes));
-  });
-}
-Result hipMallocManaged(void** data, std::size_t bytes, unsigned) {
-  return call(__func__, [&](Machine& m, const Call& c) {
-    *data = reinterpret_cast<void*>(m.allocate(c, Space::kManaged, bytes));
-  });
-}
-Result hipHostMalloc(void** data, std::size_t bytes, unsigned) {
-  return call(__func__, [&](Machine& m, const Call& c) {
-    *data = reinterpret_cast<void*>(m.allocate(c, Space::kPinned, bytes));
-  });
-}
-Result hipFree(void* data) {
-  return call(__func__, [&](Machine& m, const Call& c) { m.free(c, address(data)); });
-}
-Result hipHostFree(void* data) {
-  return call(__func__, [&](Machine& m, const Call& c) { m.free_host(c, address(data)); });
-}
 Result hipHostGetDevicePointer(void** device, void* host, unsigned) {
   return call(__func__, [&](Machine& m, const Call&) {
     need(m.pointer(address(host)).allocation != nullptr);
@@ -233,6 +160,53 @@ Result hipMemGetAddressRange(void** begin, std::size_t* bytes, void* data) {
     need(facts.allocation != nullptr);
     *begin = reinterpret_cast<void*>(facts.allocation->begin);
     *bytes = facts.allocation->bytes;
+  });
+}
+
+// -- streams
+
+Result hipStreamAddCallback(Handle stream, void (*function)(Handle, Result, void*), void* data,
+                            unsigned) {
+  return call(__func__, [&](Machine& m, const Call& c) {
+    need(function != nullptr);
+    m.call_host(c, stream, true, [=](Code error) { function(stream, number(error), data); });
+  });
+}
+
+// -- copies
+
+Result hipMemcpyPeerAsync(void* to, int to_device, const void* from, int from_device,
+                          std::size_t bytes, Handle stream) {
+  return call(__func__, [&](Machine& m, const Call& c) {
+    m.check_device(to_device);
+    m.check_device(from_device);
+    Copy copy = linear({address(to)}, {address(from)}, bytes);
+    copy.to.device = to_device;
+    copy.from.device = from_device;
+    m.copy(c, copy, stream);
+  });
+}
+Result hipMemcpy2DAsync(void* to, std::size_t to_pitch, const void* from, std::size_t from_pitch,
+                        std::size_t width, std::size_t height, int kind, Handle stream) {
+  return call(__func__, [&](Machine& m, const Call& c) {
+    need(kind == 4);  // the addresses say the direction
+    need(height < 2 || (to_pitch >= width && from_pitch >= width));
+    const auto side = [&](const void* data, std::size_t pitch) {
+      return CopySide{address(data), m.is_device_address(address(data)), pitch};
+    };
+    Copy copy = linear(side(to, to_pitch), side(from, from_pitch), width);
+    copy.height = height;
+    m.copy(c, copy, stream);
+  });
+}
+
+// -- kernels
+
+Result hipModuleOccupancyMaxPotentialBlockSize(int* grid, int* block, Handle function, std::size_t,
+                                               int limit) {
+  return call(__func__, [&](Machine& m, const Call&) {
+    m.check_function(function);
+    find_block_size(m, limit, grid, block);
   });
 }
 

@@ -1,4 +1,4 @@
-// The numbers and names of the driver's errors.
+// What the driver calls its errors.
 #include <array>
 
 #include "simulator.hpp"
@@ -6,46 +6,36 @@
 namespace devrt_rocm {
 namespace {
 
-struct Error {
-  Code code;
-  Result number;
-  const char* name;
-};
 constexpr std::array kErrors = {
-    Error{Code::kSuccess, 0, "hipSuccess"},
-    Error{Code::kInvalidValue, 1, "hipErrorInvalidValue"},
-    Error{Code::kOutOfMemory, 2, "hipErrorOutOfMemory"},
-    Error{Code::kNotInitialized, 3, "hipErrorNotInitialized"},
-    Error{Code::kDeinitialized, 4, "hipErrorDeinitialized"},
-    Error{Code::kNoDevice, 100, "hipErrorNoDevice"},
-    Error{Code::kInvalidDevice, 101, "hipErrorInvalidDevice"},
-    Error{Code::kInvalidImage, 200, "hipErrorInvalidImage"},
-    Error{Code::kNoImageForDevice, 209, "hipErrorNoBinaryForGpu"},
-    Error{Code::kInvalidContext, 201, "hipErrorInvalidContext"},
-    Error{Code::kDeviceLost, 214, "hipErrorECCNotCorrectable"},
-    Error{Code::kPeerAccessUnsupported, 217, "hipErrorPeerAccessUnsupported"},
-    Error{Code::kInvalidHandle, 400, "hipErrorInvalidHandle"},
-    Error{Code::kNotFound, 500, "hipErrorNotFound"},
-    Error{Code::kNotReady, 600, "hipErrorNotReady"},
-    Error{Code::kIllegalAddress, 700, "hipErrorIllegalAddress"},
-    Error{Code::kLaunchOutOfResources, 701, "hipErrorLaunchOutOfResources"},
-    Error{Code::kPeerAccessAlreadyEnabled, 704, "hipErrorPeerAccessAlreadyEnabled"},
-    Error{Code::kPeerAccessNotEnabled, 705, "hipErrorPeerAccessNotEnabled"},
-    Error{Code::kContextDestroyed, 709, "hipErrorContextIsDestroyed"},
-    Error{Code::kHostAlreadyRegistered, 712, "hipErrorHostMemoryAlreadyRegistered"},
-    Error{Code::kHostNotRegistered, 713, "hipErrorHostMemoryNotRegistered"},
-    Error{Code::kLaunchFailed, 719, "hipErrorLaunchFailure"},
-    Error{Code::kNotSupported, 801, "hipErrorNotSupported"},
-    Error{Code::kUnknown, 999, "hipErrorUnknown"},
+    ErrorName{Code::kSuccess, "hipSuccess"},
+    ErrorName{Code::kInvalidValue, "hipErrorInvalidValue"},
+    ErrorName{Code::kOutOfMemory, "hipErrorOutOfMemory"},
+    ErrorName{Code::kNotInitialized, "hipErrorNotInitialized"},
+    ErrorName{Code::kDeinitialized, "hipErrorDeinitialized"},
+    ErrorName{Code::kNoDevice, "hipErrorNoDevice"},
+    ErrorName{Code::kInvalidDevice, "hipErrorInvalidDevice"},
+    ErrorName{Code::kInvalidImage, "hipErrorInvalidImage"},
+    ErrorName{Code::kNoImageForDevice, "hipErrorNoBinaryForGpu"},
+    ErrorName{Code::kInvalidContext, "hipErrorInvalidContext"},
+    ErrorName{Code::kDeviceLost, "hipErrorECCNotCorrectable"},
+    ErrorName{Code::kPeerAccessUnsupported, "hipErrorPeerAccessUnsupported"},
+    ErrorName{Code::kInvalidHandle, "hipErrorInvalidHandle"},
+    ErrorName{Code::kNotFound, "hipErrorNotFound"},
+    ErrorName{Code::kNotReady, "hipErrorNotReady"},
+    ErrorName{Code::kIllegalAddress, "hipErrorIllegalAddress"},
+    ErrorName{Code::kPeerAccessAlreadyEnabled, "hipErrorPeerAccessAlreadyEnabled"},
+    ErrorName{Code::kContextDestroyed, "hipErrorContextIsDestroyed"},
+    ErrorName{Code::kHostAlreadyRegistered, "hipErrorHostMemoryAlreadyRegistered"},
+    ErrorName{Code::kHostNotRegistered, "hipErrorHostMemoryNotRegistered"},
+    ErrorName{Code::kNotSupported, "hipErrorNotSupported"},
+    ErrorName{Code::kUnknown, "hipErrorUnknown"},
 };
 
 }  // namespace
 
 Result number(Code code) {
-  for (const Error& error : kErrors) {
-    if (error.code == code) return error.number;
-  }
-  return 999;
+  return static_cast<Result>(find_error(kErrors, static_cast<Result>(code)) ? code
+                                                                            : Code::kUnknown);
 }
 
 }  // namespace devrt_rocm
@@ -56,16 +46,12 @@ using namespace devrt_rocm;
 extern "C" {
 
 const char* hipGetErrorName(Result error) {
-  for (const Error& each : kErrors) {
-    if (each.number == error) return each.name;
-  }
-  return "hipErrorUnknown";
+  const ErrorName* const found = find_error(kErrors, error);
+  return found ? found->name : "hipErrorUnknown";
 }
 const char* hipGetErrorString(Result error) {
-  for (const Error& each : kErrors) {
-    if (each.number == error) return code_name(each.code).data();
-  }
-  return "unknown";
+  const ErrorName* const found = find_error(kErrors, error);
+  return found ? code_name(found->code).data() : "unknown";
 }
 
 }  // extern "C"

@@ -23,7 +23,7 @@ int chosen_device(Machine& machine);
 /// a function that a stream calls.
 Code enter(const char* function, const std::function<void(Machine&, const Call&)>& body);
 
-/// Is what `enter` asks for before all other calls.
+/// Is what `enter` requires before all other calls.
 Code initialize(const char* function);
 
 /// Runs a call that needs no machine that is initialised.

@@ -2,6 +2,7 @@
 // and the numbers that are the same.
 #pragma once
 
+#include <algorithm>
 #include <cstring>
 #include <span>
 
@@ -11,6 +12,34 @@ namespace devrt::gpu_simulator {
 
 inline void need(bool holds) {
   if (!holds) throw Failure{Code::kInvalidValue};
+}
+
+/// What a vendor's driver calls an error.
+struct ErrorName {
+  Code code;
+  const char* name;
+};
+
+/// Returns the row of an error's number; null where the driver has none.
+inline const ErrorName* find_error(std::span<const ErrorName> errors, int number) {
+  const auto found = std::ranges::find(errors, static_cast<Code>(number), &ErrorName::code);
+  return found == errors.end() ? nullptr : &*found;
+}
+
+/// An attribute of devices, by the vendor's number.
+struct Attribute {
+  int number;
+  int value;
+};
+
+/// Returns the value of an attribute, or 0 where neither table has it.
+inline int attribute_in(std::span<const Attribute> of_device, std::span<const Attribute> fixed,
+                        int number) {
+  for (const auto& table : {of_device, fixed}) {
+    const auto found = std::ranges::find(table, number, &Attribute::number);
+    if (found != table.end()) return found->value;
+  }
+  return 0;
 }
 
 struct Location {

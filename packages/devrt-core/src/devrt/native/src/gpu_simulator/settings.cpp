@@ -8,7 +8,7 @@
 namespace devrt::gpu_simulator {
 namespace {
 
-constexpr std::array<std::pair<Code, std::string_view>, 27> kCodes{{
+constexpr std::array<std::pair<Code, std::string_view>, 23> kCodes{{
     {Code::kSuccess, "success"},
     {Code::kInvalidValue, "invalid_value"},
     {Code::kOutOfMemory, "out_of_memory"},
@@ -25,16 +25,12 @@ constexpr std::array<std::pair<Code, std::string_view>, 27> kCodes{{
     {Code::kNotFound, "not_found"},
     {Code::kNotReady, "not_ready"},
     {Code::kIllegalAddress, "illegal_address"},
-    {Code::kLaunchOutOfResources, "launch_out_of_resources"},
     {Code::kPeerAccessAlreadyEnabled, "peer_access_already_enabled"},
-    {Code::kPeerAccessNotEnabled, "peer_access_not_enabled"},
     {Code::kContextDestroyed, "context_destroyed"},
     {Code::kHostAlreadyRegistered, "host_already_registered"},
     {Code::kHostNotRegistered, "host_not_registered"},
-    {Code::kLaunchFailed, "launch_failed"},
     {Code::kNotPermitted, "not_permitted"},
     {Code::kNotSupported, "not_supported"},
-    {Code::kSystemDriverMismatch, "system_driver_mismatch"},
     {Code::kUnknown, "unknown"},
 }};
 
