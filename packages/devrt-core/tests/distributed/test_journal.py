@@ -18,7 +18,6 @@ from devrt import xla_client
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.journal import Journal
 from devrt.distributed.ports import free_port
-from devrt.distributed.store import Entry
 from devrt.errors import (
     DeadlineExceededError,
     DistributedError,
@@ -158,7 +157,7 @@ def test_a_journal_is_read_as_far_as_it_goes_and_belongs_to_one(tmp_path, monkey
     journal = Journal(str(path))
     assert journal.begin(7, 2) == 7
     for number in range(50):
-        journal.note_key(Entry("k", b"%d" % number, number))
+        journal.note_keys({"k": b"%d" % number})
     journal.note_process(1, "connected", 5, "connected")
     with pytest.raises(DistributedError, match="another service writes"):
         Journal(str(path))
@@ -173,7 +172,7 @@ def test_a_journal_is_read_as_far_as_it_goes_and_belongs_to_one(tmp_path, monkey
     with pytest.raises(DistributedError, match="of 2 processes"):
         again.begin(8, 3)
     monkeypatch.setattr(again, "_limit", 0)
-    again.note_key(Entry("k", None, 51))
+    again.note_keys({"k": None})
     assert len(path.read_bytes().splitlines()) == 2
     again.close(delete=True)
     assert not path.exists()
@@ -194,6 +193,116 @@ def test_a_journal_is_read_as_far_as_it_goes_and_belongs_to_one(tmp_path, monkey
     assert not path.exists()  # the job is over
 
 
+SERVICE_LINE = b'{"service": 5, "size": 2}\n'
+KEY_LINE = b'{"key": "kv/a", "value": "eA=="}\n'
+DAMAGED = {
+    "noise": b'{"key": "kv/lost", "va\x00\x00"eA=="}',
+    "empty": b"",
+    "another service": SERVICE_LINE.strip(),
+    "no size": b'{"service": 5}',
+    "a list": b'["service"]',
+    "deep": b"[" * 200_000,
+    "a long number": b'{"key": ' + b"9" * 5000 + b', "value": "eA=="}',
+    "no base64": b'{"key": "kv/a", "value": "e"}',
+    "a value that is a number": b'{"key": "kv/a", "value": 5}',
+    "a key that is a number": b'{"key": 5, "value": "eA=="}',
+    "a key that no text has": b'{"key": "\\ud800", "value": "eA=="}',
+    "no value": b'{"key": "kv/a"}',
+    "no such process": b'{"process": 2, "state": "lost", "incarnation": 1, "phase": ""}',
+    "a negative process": b'{"process": -1, "state": "lost", "incarnation": 1, "phase": ""}',
+    "a process that is a list": b'{"process": [0]}',
+    "another state": b'{"process": 0, "state": "flying", "incarnation": 1, "phase": ""}',
+    "no incarnation": b'{"process": 0, "state": "lost", "incarnation": -1, "phase": ""}',
+    "more": b'{"process": 0, "state": "lost", "incarnation": 1, "phase": "", "more": 1}',
+}
+
+
+@pytest.mark.parametrize("name", DAMAGED)
+def test_a_line_that_is_damaged_is_named_and_stays(tmp_path, name):
+    path = tmp_path / "journal"
+    data = SERVICE_LINE + KEY_LINE + DAMAGED[name] + b"\n" + KEY_LINE
+    path.write_bytes(data)
+    path.chmod(0o640)
+    make = xla_client.get_distributed_runtime_service
+    with pytest.raises(DistributedError, match=r"line 3 of the .*journal' is damaged") as e:
+        make("localhost:0", 2, journal=str(path))
+    assert (e.value.code, e.value.data["line"]) == (StatusCode.DATA_LOSS, 3)
+    assert (path.read_bytes(), path.stat().st_mode & 0o777) == (data, 0o640)
+    assert os.listdir(tmp_path) == ["journal"]
+
+
+@pytest.mark.parametrize("first", ['"x", "size": 2}', 'null, "size": 2}', "5}", "5, ", "-5}"])
+def test_a_first_line_that_is_damaged_is_an_error(tmp_path, first):
+    path = tmp_path / "journal"
+    path.write_bytes(b'{"service": ' + first.encode() + b"\n" + KEY_LINE)
+    with pytest.raises(DistributedError, match="line 1 of"):
+        Journal(str(path))
+
+
+@pytest.mark.parametrize("end", [b'{"key": "torn", "val', b"\0" * 4096, KEY_LINE.strip()])
+def test_a_last_line_without_an_end_was_not_acknowledged(tmp_path, end):
+    path = tmp_path / "journal"
+    path.write_bytes(SERVICE_LINE + KEY_LINE + end)
+    journal = Journal(str(path))
+    assert (journal.begin(7, 2), list(journal.entries())) == (5, [("kv/a", b"x")])
+    journal.close(delete=False)
+    assert path.read_bytes() == SERVICE_LINE + KEY_LINE
+
+
+@pytest.mark.parametrize("kind", ["pipe", "folder", "link to a pipe", "link to a folder"])
+def test_what_is_no_regular_file_is_no_journal(tmp_path, kind):
+    """It would be replaced, and deleted with the job: as root /dev/null, too."""
+    at = path = tmp_path / "journal"
+    if kind.startswith("link"):
+        at = tmp_path / "target"
+        path.symlink_to("target")
+    at.mkdir() if kind.endswith("folder") else os.mkfifo(at)
+    before = at.lstat()
+    with pytest.raises(InvalidArgumentError, match="no regular file"):
+        Journal(str(path))
+    assert at.lstat() == before
+    assert path.is_symlink() == kind.startswith("link")
+
+
+def test_a_file_that_is_refused_keeps_its_mode_and_a_link_leads_where_it_did(tmp_path):
+    notes = tmp_path / "notes"
+    notes.write_text("mine")
+    notes.chmod(0o644)
+    with pytest.raises(InvalidArgumentError, match="no journal"):
+        Journal(str(notes))
+    assert (notes.read_text(), notes.stat().st_mode & 0o777) == ("mine", 0o644)
+    link, new = tmp_path / "link", tmp_path / "journal.new"
+    link.symlink_to("journal")
+    new.symlink_to("notes")  # where a new journal is put beside
+    journal = Journal(str(link))
+    journal.begin(7, 2)
+    assert notes.read_text() == "mine"
+    assert not new.is_symlink()
+    assert link.is_symlink()
+    assert link.stat().st_mode & 0o777 == 0o600
+    journal.close(delete=True)
+    assert not (tmp_path / "journal").exists()
+
+
+def test_a_journal_that_is_replaced_before_it_is_locked_is_not_the_one(tmp_path, monkeypatch):
+    from devrt.distributed import journal as module
+
+    path, lock = tmp_path / "journal", module._lock
+    path.write_bytes(SERVICE_LINE)
+    with open(tmp_path / "others", "ab") as others:
+
+        def late(file):
+            """Lock a file that another service, which has its own locked, replaces before."""
+            monkeypatch.undo()
+            lock(others)
+            os.replace(others.name, path)
+            return lock(file)
+
+        monkeypatch.setattr(module, "_lock", late)
+        with pytest.raises(DistributedError, match="another service writes"):
+            Journal(str(path))
+
+
 def test_a_disk_that_is_full_acknowledges_nothing_and_loses_nothing(tmp_path):
     """A limit on files' sizes is a full disk to the service."""
     address, path = f"localhost:{free_port()}", tmp_path / "journal"
@@ -201,7 +310,7 @@ def test_a_disk_that_is_full_acknowledges_nothing_and_loses_nothing(tmp_path):
     clients = joined(address)
     clients[0].key_value_set("before", "1")
     limits = resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE)
-    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (path.stat().st_size + 40, -1))
+    resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, (path.stat().st_size + 20, -1))
     for call in (
         lambda: clients[0].key_value_set_bytes("big", bytes(1000)),
         lambda: clients[0].key_value_increment("n", 1),
@@ -210,13 +319,12 @@ def test_a_disk_that_is_full_acknowledges_nothing_and_loses_nothing(tmp_path):
         with pytest.raises(DistributedError, match="cannot be written") as caught:
             call()
         assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+    assert clients[1].key_value_dir_get("") == [("before", "1")]  # no call took effect
     resource.prlimit(process.process.pid, resource.RLIMIT_FSIZE, limits)
-    clients[0].key_value_set("after", "2")
+    assert clients[0].key_value_increment("n", 1) == 1
     process.kill()
     process = ServiceProcess(address, path)
-    found = dict(clients[1].key_value_dir_get(""))
-    assert found["after"] == "2"
-    assert "before" not in found  # the whole of what was so came with it
+    assert clients[1].key_value_dir_get("") == [("before", "1"), ("n", "1")]
     together(lambda client: client.shutdown(), clients, timeout=30)
     process.kill()
 

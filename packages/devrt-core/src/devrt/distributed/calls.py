@@ -41,8 +41,9 @@ class Calls:
 
     def __init__(self, cluster: Cluster, incarnation: int, bounds: Bounds) -> None:
         self._cluster = cluster
-        self._keys = Keyspace(MemoryStore())
-        self._quota = Quota(self._keys.store, bounds)
+        self._store = MemoryStore()
+        self._keys = Keyspace(self._store)
+        self._quota = Quota(self._store, bounds)
         self._rate = Rate(bounds.calls_per_second)
         self._incarnation = incarnation
         self._bounds = bounds
@@ -53,8 +54,8 @@ class Calls:
     def carry_on(self, journal: Journal) -> None:
         """Take the job that a journal has, and write down what it becomes."""
         for key, value in journal.entries():
-            self._keys.store.set(key, value)
-        self._keys.store.watch("", journal.note_key, prefix=True)
+            self._store.set(key, value)
+        self._store.before_change = journal.note_keys
         self._journal = journal
 
     def close(self) -> None:
@@ -77,7 +78,8 @@ class Calls:
             except asyncio.CancelledError:
                 self._cluster.withdraw(number)
                 raise
-        self._check_journal()
+        if self._journal is not None:
+            self._journal.check()
         return message("RegisterTaskResponse")(service_incarnation=self._incarnation)
 
     async def Heartbeat(self, request: Any) -> Any:  # noqa: N802
@@ -146,7 +148,6 @@ class Calls:
         key, value = self._key(request.kv.key), request.kv.value
         self._quota.check(number, self._keys.stored(key), len(value))
         self._keys.set(key, value, request.allow_overwrite)
-        self._check_journal()
         return message("InsertKeyValueResponse")()
 
     async def TryGetKeyValue(self, request: Any) -> Any:  # noqa: N802
@@ -173,7 +174,6 @@ class Calls:
         key = self._key(request.key)
         self._quota.check(number, self._keys.stored(key), _DIGITS)
         total = self._keys.increment(key, request.increment)
-        self._check_journal()
         entry = message("KeyValueEntry")(key=request.key, value=str(total).encode())
         return message("IncrementKeyValueResponse")(kv=entry)
 
@@ -188,8 +188,10 @@ class Calls:
     async def DeleteKeyValue(self, request: Any) -> Any:  # noqa: N802
         """Delete a key and those below it."""
         self._caller(request)
-        self._keys.delete(request.key)
-        self._check_journal()
+        names = [self._keys.stored(key) for key, _ in self._keys.directory(request.key)]
+        if normalised(request.key):
+            names.append(self._keys.stored(request.key))
+        self._store.transaction({}, dict.fromkeys(names))  # all or, with a full disk, none
         return message("DeleteKeyValueResponse")()
 
     async def Barrier(self, request: Any) -> Any:  # noqa: N802
@@ -222,11 +224,6 @@ class Calls:
         self._rate.check(node.number)
         return node.number
 
-    def _check_journal(self) -> None:
-        """Acknowledge nothing that the journal has not."""
-        if self._journal is not None:
-            self._journal.check()
-
     def _same_service(self, request: Any) -> None:
         given = request.incarnations.service_incarnation
         if given not in {0, self._incarnation}:
@@ -244,7 +241,7 @@ class Calls:
         node.phase = f"waiting for key {normalised(key)!r}"
         with self._wait(number) as (future, done):
             loss = self._cluster.until_loss(number, done)
-            watch = self._keys.store.watch(
+            watch = self._store.watch(
                 self._keys.stored(key), lambda entry: _give(future, entry.value)
             )
             try:

@@ -25,9 +25,16 @@ class MemoryStore(Store):
     ----------
     clock
         Returns seconds; leases are compared with it at each call, and at ``expire``.
+
+    Attributes
+    ----------
+    before_change : callable
+        Called with the values that keys get, by key, before they do; None is deleted. Where it
+        raises, nothing is changed.
     """
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
+        self.before_change: Callable[[Mapping[str, bytes | None]], object] = lambda changes: None
         self._clock = clock
         self._lock = threading.RLock()
         self._entries: dict[str, Entry] = {}
@@ -59,7 +66,7 @@ class MemoryStore(Store):
         """Set a key, whether it is there or not; return the version."""
         with self._lock:
             self.expire()
-            return self._change(key, value, _own(lease))
+            return self._commit({key: value}, _own(lease))
 
     def delete(self, key: str, prefix: bool = False) -> int:
         """Delete a key, or all that begin so; return how many there were."""
@@ -69,8 +76,7 @@ class MemoryStore(Store):
                 keys = [one for one in self._entries if one.startswith(key)]
             else:
                 keys = [key] if key in self._entries else []
-            for one in keys:
-                self._change(one, None)
+            self._commit(dict.fromkeys(keys))
             return len(keys)
 
     def increment(self, key: str, by: int = 1, lease: Lease | None = None) -> int:
@@ -79,7 +85,7 @@ class MemoryStore(Store):
             self.expire()
             former = self._entries.get(key)
             total = added(key, None if former is None else former.value, by)
-            self._change(key, str(total).encode(), _own(lease))
+            self._commit({key: str(total).encode()}, _own(lease))
             return total
 
     def transaction(
@@ -95,8 +101,7 @@ class MemoryStore(Store):
                 entry = self._entries.get(key)
                 if version != (0 if entry is None else entry.version):
                     return False
-            for key, value in changes.items():
-                self._change(key, value, _own(lease))
+            self._commit(changes, _own(lease))
             return True
 
     def watch(self, key: str, on_change: Callable[[Entry], object], prefix: bool = False) -> Watch:
@@ -133,12 +138,22 @@ class MemoryStore(Store):
             return
         with self._lock:
             now = self._clock()
-            for key in [key for key, lease in self._leases.items() if lease.end <= now]:
-                self._change(key, None)
+            self._commit(dict.fromkeys(k for k, lease in self._leases.items() if lease.end <= now))
 
-    def _change(self, key: str, value: bytes | None, lease: _MemoryLease | None = None) -> int:
+    def _commit(
+        self, changes: Mapping[str, bytes | None], lease: _MemoryLease | None = None
+    ) -> int:
+        """Make changes; return the version of the last."""
         if lease is not None:
             lease.check()
+        real = {k: v for k, v in changes.items() if v is not None or k in self._entries}
+        if real:
+            self.before_change(real)
+        for key, value in changes.items():
+            self._change(key, value, lease)
+        return self._version
+
+    def _change(self, key: str, value: bytes | None, lease: _MemoryLease | None) -> int:
         self._version += 1
         entry = Entry(key, value, self._version)
         self._leases.pop(key, None)
