@@ -76,6 +76,39 @@ def test_an_array_that_every_process_has_whole_is_printed_with_its_value(launch)
         assert seen["others"][1].startswith("Array([0, 1]" if me == 0 else "Array(shape=(2,)")
 
 
+def test_a_host_value_that_differs_is_refused_on_a_sharding_over_all_processes(launch):
+    text = """
+        from devrt.layout import Format, Layout
+        from devrt.sharding import Mesh, NamedSharding, PartitionSpec as P
+        mesh = Mesh(np.array(devrt.devices()), ("d",))
+        whole, rows = NamedSharding(mesh, P()), NamedSharding(mesh, P("d"))
+        same = np.array([1, np.nan])
+        some = NamedSharding(Mesh(np.array(devrt.devices()[:2]), ("d",)), P())
+        show(
+            same=np.asarray(devrt.device_put(same, whole)).tolist()[0],
+            values=refused(lambda: devrt.device_put(np.full(3, me == 2), whole)),
+            shapes=refused(lambda: devrt.device_put(np.zeros((1 + me, 3)), whole)),
+            dtypes=refused(lambda: devrt.device_put(np.zeros(3, f"i{2 ** (me // 2)}"), rows)),
+            format=refused(lambda: devrt.device_put(
+                np.full((2, 2), me), Format(Layout((0, 1)), whole))),
+            tree=refused(lambda: devrt.device_put({"a": 1, "b": float(me)}, whole)),
+            mine=np.asarray(devrt.device_put(me, devrt.local_devices()[0])).item(),
+            alone=[] if me == 2 else np.asarray(devrt.device_put(same[:1] + me, some)).tolist(),
+            after=np.asarray(devrt.device_put(7, whole)).item(),
+        )
+    """
+    printed, done = launch(3, text, DEVRT_NUM_CPU_DEVICES="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    for me, (line,) in enumerate(printed):
+        seen = json.loads(line)
+        assert (seen["same"], seen["mine"], seen["after"]) == (1, me, 7)
+        assert seen["alone"] == ([] if me == 2 else [1 + me])
+        for what in ("values", "shapes", "dtypes", "format", "tree"):
+            words = f"not the same in {'processes 0-1' if me == 2 else 'process'}"
+            assert seen[what].startswith("InvalidArgumentError"), seen[what]
+            assert what in ("shapes", "format", "tree") or words in seen[what]
+
+
 def test_a_process_that_asks_for_no_devices_is_named_to_those_that_do(launch):
     text = """
         if me == 1:

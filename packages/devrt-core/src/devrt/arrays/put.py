@@ -104,13 +104,16 @@ def put_host(
             TARGET_KINDS[type(target)] = kind
         return Array((buffer,))
     if kind == "sharding":
-        return _put_sharded(x, target, semantics)
+        return _put_sharded(x, target, semantics, operation)
     if kind == "format":
         from devrt.arrays.formats import put_in_format, sharding_of
 
         if target.layout is None:
-            return _put_sharded(x, sharding_of(target, operation), semantics)
-        return put_in_format(as_host(x), target, semantics)
+            return _put_sharded(x, sharding_of(target, operation), semantics, operation)
+        x = as_host(x)
+        made = put_in_format(x, target, semantics)
+        _check_same(x, made.sharding, operation)
+        return made
     if kind == "memory":
         (device, *_) = target.addressable_by_devices()
     assert device is not None
@@ -155,7 +158,7 @@ def _platform_hint(name: str) -> str:
     return "A device is one of devrt.devices()."
 
 
-def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
+def _put_sharded(x: Any, sharding: Sharding, semantics: int, operation: str) -> Array:
     if isinstance(sharding, SingleDeviceSharding):
         (device,) = sharding._device_assignment
         (target,) = targets_of((device,), sharding.memory_kind)
@@ -175,7 +178,16 @@ def _put_sharded(x: Any, sharding: Sharding, semantics: int) -> Array:
     if type(buffers[0]) not in SHARDED:
         spec = (plan.shard_shape, x.dtype)
         check_made(SHARDED, buffers, targets, client, "batched_buffer_from_pyval", spec)
+    if len(targets) != sharding.num_devices:  # here, as this is on the way of many puts
+        _check_same(x, sharding, operation)
     return Array(buffers, sharding, shape)
+
+
+def _check_same(x: np.ndarray[Any, Any], sharding: Sharding, operation: str) -> None:
+    if len(sharding.placement(x.shape).devices) != sharding.num_devices:
+        from devrt.arrays.same_values import check_same  # only jobs of several processes need it
+
+        check_same(x, sharding, operation)
 
 
 def _single(x: Any, target: Any, client: Client, semantics: int) -> Buffer:

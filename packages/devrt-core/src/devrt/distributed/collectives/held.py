@@ -90,4 +90,4 @@ class Held:
             f"{where}, as an operation of it ended in the middle there, or the connection ended. "
             "Look at the errors there, and connect another one in every process."
         )
-        return DistributedError(msg, **{"code": error.code, "operation": self._what.split()[0]})
+        return DistributedError(msg, code=error.code, operation=self._what.split()[0])

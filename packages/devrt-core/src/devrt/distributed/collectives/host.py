@@ -203,6 +203,19 @@ class HostCollectives(Collectives):
             found = self.permute_bytes(bytes_of(x), listed)
         return [found.view(x.dtype).reshape(x.shape)]
 
+    def compare(self, operation: str, x: Array) -> list[int]:
+        """Return the ranks that have other bytes than this one; only checksums are exchanged.
+
+        Parameters
+        ----------
+        operation
+            What asks, for errors.
+        x
+            A dense array, of any shape and dtype.
+        """
+        with self._locked(operation):
+            return self._others(bytes_of(x).data)
+
     def barrier(self) -> None:
         """Return when every process has come here."""
         with self._operation("barrier", np.empty(0, np.uint8)):
@@ -349,11 +362,15 @@ class HostCollectives(Collectives):
             self._failure = error
             self.interrupt()  # the others would wait for this rank
 
+    def _others(self, mine: Any) -> list[int]:
+        """Return the ranks that have other bytes than this one, by one short exchange."""
+        digest = hashlib.blake2b(mine, digest_size=_SIGNATURE).digest()
+        found = self.gather_bytes(np.frombuffer(digest, np.uint8))
+        return [rank for rank, row in enumerate(found) if row.tobytes() != digest]
+
     def _difference(self, mine: str) -> InvalidArgumentError | None:
         """Return the error, in every rank, if they do not ask for the same."""
-        digest = hashlib.blake2b(mine.encode(), digest_size=_SIGNATURE).digest()
-        found = self.gather_bytes(np.frombuffer(digest, np.uint8))
-        others = [rank for rank, row in enumerate(found) if row.tobytes() != digest]
+        others = self._others(mine.encode())
         if not others:
             return None
         listed = ", ".join(map(str, others))

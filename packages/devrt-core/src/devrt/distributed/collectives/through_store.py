@@ -120,8 +120,9 @@ class StoreCollectives(HostCollectives):
         old, last = self._mine
         for key in old:
             self._client.key_value_delete(key)
-        self._mine = [last, [self._key(self._round + 1, self._rank)]]
-        self._put(*self._mine[1], x)
+        key = self._key(self._round + 1, self._rank)
+        self._mine = [last, [key]]
+        self._put(key, x)
         self._round += 1
 
     def _published(self, rank: int, count: int) -> Array:
