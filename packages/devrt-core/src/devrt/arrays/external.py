@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import operator
+from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays.array import Array
@@ -10,7 +11,7 @@ from devrt.contract.device import Device
 from devrt.runtime import default_runtime
 
 if TYPE_CHECKING:
-    from devrt.contract import Buffer
+    from devrt.contract import Buffer, Client
 
 __all__ = ["is_on_device", "taken_over"]
 
@@ -36,13 +37,18 @@ def taken_over(x: Any, copy: bool | None, target: Any = None) -> Array | None:
     With ``copy`` the result is waited for, because its source may change afterwards. The client of
     the target, a device, is one of those that may have it: the program may have made that client.
     """
-    runtime = default_runtime()
-    runtime.default_device()  # so that there is a client
-    clients = list(runtime.live_clients().values())
-    if isinstance(target, Device) and target.client not in clients:
-        clients.append(target.client)
-    for client in clients:
+    for client in _clients(target):
         buffer: Buffer | None = client.buffer_from_external(x, copy)
         if buffer is not None:
             return Array((buffer.block_until_ready() if copy else buffer,), None, None, False)
     return None
+
+
+def _clients(target: Any) -> Iterator[Client]:
+    """Yield the target's client and then the others, which are made only if that has not got it."""
+    first = target.client if isinstance(target, Device) else None
+    if first is not None:
+        yield first
+    runtime = default_runtime()
+    runtime.default_device()  # so that there is a client
+    yield from (client for client in runtime.live_clients().values() if client is not first)

@@ -6,12 +6,13 @@ import atexit
 import threading
 import types
 import weakref
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._pytree import array_trees
 from devrt._support import caches
 from devrt._support.context import Context
+from devrt.arrays.dispatch_key import DispatchKey
 from devrt.errors import InvalidArgumentError
 from devrt.programs.arguments import Arguments, Call
 from devrt.programs.launch import Launch
@@ -26,6 +27,7 @@ from devrt.sharding import current_mesh, mesh_context
 from devrt.tracing import at_user_line, is_tracing
 
 if TYPE_CHECKING:
+    from devrt.contract import Device
     from devrt.programs.jit import JitFunction
 
 __all__ = ["Calls"]
@@ -59,6 +61,16 @@ def clear_programs() -> None:
     """Forget the programs of all functions."""
     for programs in list(_all):
         programs.clear()
+
+
+def _default_for(kinds: Sequence[Kind]) -> Device | None:
+    """Return the device for what lies nowhere; None where an argument says where a program runs.
+
+    Requesting it would make the default client, and other processes wait for that of each.
+    """
+    if any(isinstance(kind, DispatchKey) and kind.committed for kind in kinds):
+        return None
+    return default_runtime().default_device()
 
 
 class Calls:
@@ -120,7 +132,7 @@ class Calls:
         """Run the program for these arguments, which is looked for, or made."""
         call = self._arguments.taken_apart(args, kwargs)
         kinds = kinds_of(call.leaves, lambda: self._paths(call))
-        default = default_runtime().default_device()
+        default = _default_for(kinds)
         key = (call.tree, kinds, call.statics, call.kinds, default, mesh_context())
         try:
             found = self.programs.entries.get(key)
@@ -190,7 +202,7 @@ class Calls:
             raise
         if found is None:
             found = traces[key] = trace(self._arguments, call, avals)
-        default = default_runtime().default_device()
+        default = _default_for(kinds)
         requests = self._options.requests(found)
         return Traced(found, kinds, requests, default, self._compiler_options)
 

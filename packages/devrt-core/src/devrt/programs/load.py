@@ -109,7 +109,10 @@ def _following(source: Source, client: Client, options: dict[str, Any]) -> Array
     def load_on(device: Device) -> ArrayProgram:
         return _loaded(source, client, [device], None, options)
 
-    default = default_runtime().default_device()
+    if client not in default_runtime().live_clients().values():  # it is the program's own
+        default = client.local_devices()[0]
+    else:
+        default = default_runtime().default_device()
     is_first = default.client is not client or default is client.local_devices()[0]
     if not is_first and _is_for_one(source, options):
         made = load_on(default)

@@ -13,6 +13,7 @@ from devrt.arrays.dispatch_key import DispatchKey
 from devrt.errors import DevrtError, InvalidArgumentError
 from devrt.programs.leaves import Kind, aval_of
 from devrt.programs.sdy import over_mesh
+from devrt.runtime import default_runtime
 from devrt.sharding import (
     Mesh,
     NamedSharding,
@@ -92,7 +93,7 @@ class _Place(NamedTuple):
 
 
 def placement_of(
-    trace: Trace, kinds: Sequence[Kind], requests: Requests, default: Device
+    trace: Trace, kinds: Sequence[Kind], requests: Requests, default: Device | None
 ) -> Placement:
     """Return where a program runs for arguments of some kinds.
 
@@ -110,7 +111,10 @@ def placement_of(
     for request, aval in zip(requests.results, out_avals, strict=True):
         check_fits(f"a result of {trace.name}", aval, request)
     places = list(_places(trace, arguments, requests))
-    devices = places[0].devices if places else (requests.device or default,)
+    if places:
+        devices = places[0].devices
+    else:
+        devices = (requests.device or default or default_runtime().default_device(),)
     for place in places:
         if set(place.devices) != set(devices):
             raise _apart(trace.name, places[0], place)

@@ -83,7 +83,7 @@ class Traced(Stage):
         trace: Trace,
         kinds: Sequence[Kind],
         requests: Requests,
-        default: Device,
+        default: Device | None,
         options: dict[str, Any],
     ) -> None:
         super().__init__(trace)

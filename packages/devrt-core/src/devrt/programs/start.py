@@ -38,7 +38,7 @@ class Start:
     build
         Makes what the function returns of the arrays; None where that is the only one.
     default
-        The default device that it was made under.
+        The default device that it was made under; None where it does not depend on one.
     """
 
     __slots__ = (
@@ -51,7 +51,7 @@ class Start:
         launch: Launch,
         caller: Callable[[Sequence[Any]], Any],
         build: Callable[[Sequence[Any]], Any] | None,
-        default: Device,
+        default: Device | None,
     ) -> None:
         self.launch = launch
         self.caller = caller
@@ -63,7 +63,7 @@ class Start:
         self._epoch = -1 if _is_overridden() else Context.epoch
 
     @classmethod
-    def of(cls, launch: Launch, tree: Any, default: Device) -> Start | None:
+    def of(cls, launch: Launch, tree: Any, default: Device | None) -> Start | None:
         """Return the start of a program that needs nothing else; None for another one."""
         caller = launch.caller(gives_one=tree is None) if launch.is_direct else None
         if caller is None or (tree is not None and not tree.num_leaves):
@@ -77,7 +77,8 @@ class Start:
         if self._epoch == Context.epoch and not _is_overridden():
             return True
         epoch = Context.epoch
-        if default_runtime().default_device() is not self._default:
+        default = self._default
+        if default is not None and default_runtime().default_device() is not default:
             return False
         if not _is_overridden():
             self._epoch = epoch
