@@ -1,6 +1,8 @@
 """What a process finds out of its job, and joining and leaving it; `devrt launch` has more."""
 
 import socket
+import subprocess
+import sys
 
 import pytest
 
@@ -108,6 +110,18 @@ def test_the_doctor_shows_the_cluster_and_what_is_wrong_with_it(plugins, tmp_pat
     assert codes == [("cluster-malformed", "warning")]
     assert "SLURM_NTASKS is 'many'" in found[0].message
     assert examined({})[1] == []
+    job = {"DEVRT_NUM_PROCESSES": "1", "DEVRT_PROCESS_ID": "0"}
+    for given, words in (
+        ({"DEVRT_COORDINATOR_ADDRESS": "localhost:99999"}, "'localhost:99999' is no address"),
+        ({"DEVRT_COORDINATOR_ADDRESS": "::1:80"}, r"write [::1]:80"),
+        ({"DEVRT_COORDINATOR_ADDRESS": "h:1", "DEVRT_PROCESS_ID": "4"}, "process_id is 4 (DEVRT_P"),
+        ({"DEVRT_COORDINATOR_ADDRESS": "h:0", "DEVRT_NUM_PROCESSES": "2"}, "has no port that"),
+    ):
+        _, codes, found = examined({**job, **given})
+        assert codes == [("cluster-malformed", "warning")]
+        assert words in found[0].message
+    for address in ("localhost:0", "etcd://a,b/jobs/1", "jaxlib://localhost:1"):
+        assert examined({**job, "DEVRT_COORDINATOR_ADDRESS": address})[1] == []
 
 
 @pytest.fixture
@@ -174,6 +188,27 @@ def test_a_job_that_cannot_be_joined_is_an_error_and_leaves_nothing(alone):
         join(address, 2, 0, initialization_timeout=0.2)
     assert distributed.global_state.service is None
     join(address, 1, 0)  # the service that failed has ended
+
+
+WITHOUT_EXTRA = """
+import sys
+class Absent:
+    def find_spec(self, name, path=None, target=None):
+        if name.partition(".")[0] in ("google", "grpc"):
+            raise ModuleNotFoundError(f"No module named {name!r}", name=name)
+sys.meta_path.insert(0, Absent())
+from devrt import distributed
+distributed.initialize("localhost:1", 2, int(sys.argv[1]), initialization_timeout=1)
+"""
+
+
+@pytest.mark.parametrize("process", ["0", "1"])
+def test_every_process_says_that_the_extra_is_missing(process):
+    command = [sys.executable, "-c", WITHOUT_EXTRA, process]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    words = "DistributedError: the coordination service needs grpcio and protobuf, and "
+    assert words in done.stderr.splitlines()[-1]
+    assert "Install devrt-core with its extra 'distributed'" in done.stderr
 
 
 def test_a_cluster_by_name():

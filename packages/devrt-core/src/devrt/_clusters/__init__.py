@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from devrt._clusters.checks import bound_address, check_joinable
 from devrt._clusters.detection import (
     SeenCluster,
     address_of,
@@ -18,6 +19,8 @@ __all__ = [
     "Membership",
     "SeenCluster",
     "address_of",
+    "bound_address",
+    "check_joinable",
     "check_no_login",
     "cluster_named",
     "membership",

@@ -6,7 +6,15 @@ import socket
 from collections.abc import Mapping
 from typing import Any
 
-from devrt._clusters import NEEDED, Membership, SeenCluster, address_of, cluster_named, membership
+from devrt._clusters import (
+    NEEDED,
+    Membership,
+    SeenCluster,
+    address_of,
+    check_joinable,
+    cluster_named,
+    membership,
+)
 from devrt._support import log
 from devrt.distributed.engines import location_of
 from devrt.distributed.ports import free_port
@@ -68,15 +76,8 @@ def _check(found: Membership) -> None:
         if not isinstance(value, int) or isinstance(value, bool):
             msg = f"{name} must be an int, and is {value!r} ({found.sources[name]})."
             raise InvalidTypeError(msg)
-    if not 0 <= process < size:
-        msg = (
-            f"process_id is {process} ({found.sources['process_id']}) and num_processes {size} "
-            f"({found.sources['num_processes']}): ids are 0 to the number of processes - 1."
-        )
-        raise InvalidArgumentError(msg, process=process)
     if not isinstance(address, str):
         msg = f"coordinator_address must be a str, host:port, and is {address!r}."
         raise InvalidTypeError(msg)
-    if location_of(address).has_free_port and size > 1:
-        msg = f"coordinator_address {address!r} has no port that other processes could know."
-        raise InvalidArgumentError(msg, address=address)
+    location_of(address)
+    check_joinable(found)

@@ -9,6 +9,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from devrt._clusters import bound_address
 from devrt._support.record import record
 from devrt.distributed.arguments import file, flag, secret, text
 from devrt.errors import InvalidArgumentError, StatusCode
@@ -217,18 +218,6 @@ def _read(path: str | None) -> bytes:
     except OSError as error:
         msg = f"the mTLS file {path!r} cannot be read: {error.strerror}. Check the path."
         raise InvalidArgumentError(msg, path=path) from error
-
-
-def bound_address(address: str, what: str = "coordination service") -> tuple[str, int]:
-    """Return the host and the port of ``host:port``."""
-    host, colon, port = address.rpartition(":")
-    if not colon or not host or not port.isdecimal() or int(port) > 65535:
-        msg = f"{address!r} is no address of a {what}. Give it as host:port."
-        raise InvalidArgumentError(msg, address=address)
-    if ":" in host and not host.startswith("["):
-        msg = f"{address!r} is no address of a {what}: write [{host}]:{port}."
-        raise InvalidArgumentError(msg, address=address)
-    return host.strip("[]"), int(port)
 
 
 def check_loopback(

@@ -4,8 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
 
-from devrt._clusters import Membership, SeenCluster, membership, seen_clusters
+from devrt._clusters import (
+    Membership,
+    SeenCluster,
+    check_joinable,
+    membership,
+    seen_clusters,
+)
 from devrt.doctor.findings import Finding
+from devrt.errors import InvalidArgumentError
 
 __all__ = ["SeenJob", "cluster_findings", "seen_job"]
 
@@ -25,6 +32,11 @@ def cluster_findings(job: SeenJob) -> Iterator[Finding]:
     subject = found.cluster.title if found.cluster is not None else "environment"
     for problem in found.problems:
         yield Finding("cluster-malformed", subject, problem)
+    if not found.missing and not found.problems:
+        try:
+            check_joinable(found)
+        except InvalidArgumentError as error:
+            yield Finding("cluster-malformed", subject, error.message)
     if found.values and found.missing and not found.problems:
         yield Finding(
             "cluster-incomplete",

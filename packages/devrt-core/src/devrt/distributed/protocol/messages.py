@@ -18,6 +18,7 @@ else:
 
 __all__ = [
     "ERROR_KEY",
+    "LIMIT_KEY",
     "METHODS",
     "RESUMES_KEY",
     "SERVICE",
@@ -32,6 +33,8 @@ STATUS = "/devrt.Coordination/Status"
 """A call of devrt's own, beside jaxlib's: the cluster as JSON."""
 
 ERROR_KEY = "devrt-error-bin"  # metadata of the errors of devrt's service
+LIMIT_KEY = "devrt-message-bytes"
+"""In the answer to ``RegisterTask``: the longest message that the service takes."""
 RESUMES_KEY = "devrt-resumes"
 """In the answer to ``RegisterTask`` of a service that another can carry on after."""
 
@@ -75,7 +78,8 @@ def _pool(file: str) -> Any:
 @functools.cache
 def message(name: str, file: str = "coordination", package: str = "xla.coordination") -> Any:
     """Return the class of a message."""
-    return message_factory.GetMessageClass(_pool(file).FindMessageTypeByName(f"{package}.{name}"))
+    found = _pool(file).FindMessageTypeByName(f"{package}.{name}")  # first: it says what is missing
+    return message_factory.GetMessageClass(found)
 
 
 def parsed(kind: Any, data: bytes) -> Any:
