@@ -1,5 +1,6 @@
 """Programs on the devices of several processes: the same results as those of one process."""
 
+import importlib.util
 import json
 import signal
 import subprocess
@@ -155,6 +156,26 @@ distributed.shutdown()
             engines = json.loads(lines[1])
             assert engines["engine"] == "mpi"
             assert set(engines["used"]) == {"mpi"}
+
+
+def test_programs_over_mpi_need_its_launcher(launch):
+    if importlib.util.find_spec("mpi4py") is None:
+        pytest.skip("needs mpi4py")
+    text = """
+from devrt import lax
+from devrt.sharding import Mesh, NamedSharding, PartitionSpec as P
+mesh = Mesh(np.array(devrt.devices()), ("i",))
+total = devrt.jit(devrt.shard_map(lambda x: lax.psum(x, "i"), mesh, in_specs=P("i"), out_specs=P()))
+x = devrt.make_array_from_process_local_data(NamedSharding(mesh, P("i")), np.ones(1))
+show(found=refused(lambda: np.asarray(total(x))))
+"""
+    printed, done = launch(
+        2, text, DEVRT_CPU_COLLECTIVES_IMPLEMENTATION="mpi", DEVRT_NUM_CPU_DEVICES="1"
+    )
+    assert (done.returncode, done.stderr) == (0, "")
+    for lines in printed:
+        found = json.loads(lines[0])["found"]
+        assert found.startswith("InvalidArgumentError: collectives through MPI are for 2 processes")
 
 
 LOST = (

@@ -74,17 +74,20 @@ class MpiCollectives(HostCollectives):
     ) -> None:
         self._mpi = mpi()
         world = self._mpi.COMM_WORLD
-        if members is None and size is not None and size != world.size:
+        needed = max(members) + 1 if members else size
+        if needed is not None and (needed > world.size or (not members and needed != world.size)):
             msg = (
-                f"the job has {size} processes, and MPI's launcher started {world.size}. Start "
-                "them together, or use another engine."
+                f"collectives through MPI are for {needed} processes of the job, and MPI's "
+                f"launcher started {world.size}. Start them together by mpiexec, or use another "
+                "engine."
             )
             raise InvalidArgumentError(msg, engine="mpi")
         # Messages of its own, in the order of the job's numbers.
-        if members is None:
-            self._group = world.Split(0, world.rank if rank is None else rank)
-        else:
-            self._group = world.Create_group(world.group.Incl(list(members)))
+        with _Translated(self._mpi, "connect"):
+            if members is None:
+                self._group = world.Split(0, world.rank if rank is None else rank)
+            else:
+                self._group = world.Create_group(world.group.Incl(list(members)))
         self._group.Set_errhandler(self._mpi.ERRORS_RETURN)
         self._timeout = timeout
         super().__init__(self._group.rank, self._group.size, checks)
