@@ -2,23 +2,25 @@
 
 import socket
 import threading
-from contextlib import ExitStack
+import tracemalloc
+from contextlib import ExitStack, suppress
 
 import pytest
 
 from devrt.distributed.cluster import Limits
 from devrt.distributed.direct import client as direct_client
 from devrt.distributed.direct.client import DirectClient
-from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame, hello
+from devrt.distributed.direct.frames import HEADER, HELLO, NUMBERS, frame, hello, hello_of_service
 from devrt.distributed.protocol.messages import message
 from devrt.distributed.security import Bounds, Security
 from devrt.distributed.service import DistributedRuntimeService
 from devrt.distributed.status import read_status
-from devrt.errors import DevrtError, DistributedError, StatusCode
+from devrt.errors import DeadlineExceededError, DevrtError, DistributedError, StatusCode
 from devrt.xla_client import get_distributed_runtime_client, get_distributed_runtime_service
 from support import together
 
 SET = NUMBERS["InsertKeyValue"]
+GREETING = hello_of_service(False, 16 << 20)
 ENDLESS = 60_000  # ms
 
 
@@ -98,10 +100,12 @@ def test_a_heartbeat_that_comes_together_with_the_poll_is_answered(client):
     with socket.create_connection(port_of(client), 10) as connection:
         connection.sendall(hello(b"") + poll + beat)
         data = b""
-        while len(data) < 2 * HEADER.size + 3 + 9:  # a hello, and the answer to the heartbeat
+        while (
+            len(data) < len(GREETING) + HEADER.size + 9
+        ):  # a hello, and the answer to the heartbeat
             data += connection.recv(1 << 16)
     assert HEADER.unpack_from(data)[1] == HELLO
-    assert HEADER.unpack_from(data, HEADER.size + 3)[1] == 0
+    assert HEADER.unpack_from(data, len(GREETING))[1] == 0
 
 
 def test_the_wrong_token_is_refused():
@@ -137,6 +141,83 @@ def test_a_client_of_another_contract_is_refused_on_both_connections(monkeypatch
         together(lambda client: client.shutdown(), clients, timeout=30)
 
 
+@pytest.fixture
+def endless():
+    """A function that starts a service which sends something, and then bytes without an end."""
+    threads, over = [], threading.Event()
+
+    def serve(listener, sent):
+        connection, _ = listener.accept()
+        with listener, connection, suppress(OSError):
+            connection.sendall(sent)
+            while not over.wait(0.01):
+                connection.sendall(b"x")
+
+    def start(sent):
+        listener = socket.create_server(("127.0.0.1", 0))
+        threads.append(threading.Thread(target=serve, args=(listener, sent)))
+        threads[-1].start()
+        return f"127.0.0.1:{listener.getsockname()[1]}"
+
+    yield start
+    over.set()
+    for thread in threads:
+        thread.join(60)
+
+
+def test_a_response_of_a_length_that_none_has_is_refused(endless):
+    address = endless(GREETING + HEADER.pack((1 << 32) - 1, 0))
+    client = get_distributed_runtime_client(address, 0, init_timeout=60)
+    with pytest.raises(DistributedError, match="announced an answer of 4294967295 bytes"):
+        client.connect()
+    client = get_distributed_runtime_client(endless(GREETING + HEADER.pack(1 << 21, 3)), 0)
+    with pytest.raises(DistributedError, match="announced"):
+        client.connect()
+
+
+def test_what_is_announced_takes_no_memory_and_bytes_no_more_time(endless):
+    """A length counts when its bytes come, and a byte that comes is no reason to wait again."""
+    address = endless(GREETING + HEADER.pack(1 << 30, 0))
+    client = get_distributed_runtime_client(address, 0, init_timeout=1)
+    tracemalloc.start()
+    try:
+        with pytest.raises(DeadlineExceededError):
+            client.connect()
+        assert tracemalloc.get_traced_memory()[1] < 64 << 20
+    finally:
+        tracemalloc.stop()
+
+
+def test_a_value_that_is_too_long_is_refused_before_it_is_sent():
+    limits, bounds = Limits(20, 20, 20), Bounds(message_bytes=1 << 20)
+    with DistributedRuntimeService("localhost:0", 1, limits, bounds=bounds) as service:
+        client = get_distributed_runtime_client(service.address, 0)
+        client.connect()
+        words = r"2097\d+ bytes is longer than the 1048576"
+        with pytest.raises(DistributedError, match=words) as caught:
+            client.key_value_set_bytes("large", bytes(2 << 20))
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        assert service.status()["refused"] == {}
+        sent = frame(SET, bytes(2 << 20))  # of one that does not look
+        with socket.create_connection(port_of(client), 10) as connection:
+            connection.sendall(hello(b"") + sent)
+            connection.shutdown(socket.SHUT_WR)
+            data = b"".join(iter(lambda: receive(connection), b""))
+        assert b"2097152 bytes is longer than the 1048576" in data
+        client.shutdown()
+
+
+def test_a_value_of_2_gib_is_refused_before_it_is_made_a_message(client):
+    class Large:
+        def __len__(self):
+            return 2 << 30
+
+    client._session._connection.message_bytes = None  # as of jaxlib's service
+    with pytest.raises(DistributedError, match="2147483653 bytes is longer") as caught:
+        client._session.set("large", Large(), True)
+    assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+
+
 def test_many_threads_wait_at_once(client):
     found = {}
 
@@ -169,7 +250,7 @@ def test_a_client_that_asks_and_does_not_read_is_ended(service, client):
         connection.connect(port_of(client))
         connection.sendall(hello(b"") + ask)
         data = connection.recv(1 << 10)
-        while len(data) <= 2 * HEADER.size:  # the hello, and the response has begun
+        while len(data) <= len(GREETING) + HEADER.size:  # the hello, and the response has begun
             data += connection.recv(1 << 10)
         connection.sendall(ask)
         for _ in range(100):  # while nothing is read

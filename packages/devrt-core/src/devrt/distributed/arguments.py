@@ -111,6 +111,8 @@ def secret(value: Any) -> str | None:
 
 def octets(value: Any) -> bytes:
     """Return the bytes of a value."""
+    if type(value) is bytes:
+        return value  # not copied
     try:
         return bytes(memoryview(value))
     except TypeError as error:

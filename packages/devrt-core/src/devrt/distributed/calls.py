@@ -231,9 +231,7 @@ class Calls:
             raise refused(StatusCode.ABORTED, words)
 
     def _key(self, key: str) -> str:
-        if (size := len(key.encode())) > self._bounds.key_bytes:
-            words = f"a key has at most {self._bounds.key_bytes} bytes; one has {size}."
-            raise refused(StatusCode.INVALID_ARGUMENT, words)
+        rules.check_key(key, self._bounds.key_bytes)
         return key
 
     async def _awaited(self, number: int, key: str) -> bytes:

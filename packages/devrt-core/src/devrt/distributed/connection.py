@@ -11,7 +11,7 @@ from devrt.distributed.faults import from_wire
 from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
 from devrt.distributed.link import BEATS, ONCE, PAUSE, Link, is_once, perhaps_done
 from devrt.distributed.protocol.contract import CONTRACT_METADATA
-from devrt.distributed.protocol.messages import ERROR_KEY, RESUMES_KEY, grpc_module
+from devrt.distributed.protocol.messages import ERROR_KEY, LIMIT_KEY, RESUMES_KEY, grpc_module
 from devrt.distributed.security import Security
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
@@ -48,7 +48,9 @@ class Connection(Link):
             )
         except self._grpc.RpcError as error:
             raise self._error(error, f"process {self._process} joining the cluster") from error
-        self._resumes = RESUMES_KEY in dict(ended.trailing_metadata() or ())
+        offered = dict(ended.trailing_metadata() or ())
+        self._resumes = RESUMES_KEY in offered
+        self.message_bytes = int(offered.get(LIMIT_KEY, 0)) or None
         return answer
 
     def _begin_signs(self) -> None:

@@ -56,6 +56,7 @@ class Link(abc.ABC):
         self._ended = threading.Event()
         self._was_reported = False
         self._resumes = False  # whether another service may carry on after this one
+        self.message_bytes: int | None = None  # the longest message that it takes, where known
         self.loss: DevrtError | None = None
         self.is_joined = False
         self.on_loss: Callable[[Exception], Any] | None = None

@@ -10,9 +10,12 @@ from devrt.errors import DevrtError, StatusCode
 __all__ = [
     "barrier_of_others",
     "check_expected",
+    "check_key",
+    "check_length",
     "check_number",
     "check_size",
     "number_taken",
+    "too_long",
     "was_lost",
 ]
 
@@ -32,6 +35,28 @@ def check_size(number: int, given: int | None, size: int) -> None:
             f"{size}. Give every process the same number."
         )
         raise refused(StatusCode.INVALID_ARGUMENT, words, process=number)
+
+
+def check_key(key: str, most: int) -> None:
+    """Refuse a key, or the name of a barrier, that is too long."""
+    if (size := len(key.encode())) > most:
+        words = f"a key has at most {most} bytes; one has {size}."
+        raise refused(StatusCode.INVALID_ARGUMENT, words)
+
+
+def check_length(size: int, most: int | None) -> None:
+    """Refuse a message that is longer than a service takes; None where that is not known."""
+    if most is not None and size > most:
+        raise too_long(size, most)
+
+
+def too_long(size: int, most: int) -> DevrtError:
+    """Return the error for a message that is longer than a service takes."""
+    words = (
+        f"a message of {size} bytes is longer than the {most} that this service takes. Divide the "
+        "value over several keys, or give the service bounds=Bounds(message_bytes=...)."
+    )
+    return refused(StatusCode.RESOURCE_EXHAUSTED, words)
 
 
 def check_expected(name: str, number: int, expected: Collection[int], size: int) -> None:

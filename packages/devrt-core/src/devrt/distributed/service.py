@@ -24,6 +24,7 @@ from devrt.distributed.ports import bound_sockets
 from devrt.distributed.protocol.contract import check_contract, contract_of
 from devrt.distributed.protocol.messages import (
     ERROR_KEY,
+    LIMIT_KEY,
     METHODS,
     RESUMES_KEY,
     SERVICE,
@@ -38,7 +39,7 @@ __all__ = ["DistributedRuntimeService"]
 
 _TICK = 0.05
 _START_SECONDS = 30.0
-_OFFERING = {"RegisterTask"}  # calls whose answers say that another service may carry on
+_OFFERING = {"RegisterTask"}  # calls whose answers say what the service is like
 
 
 class DistributedRuntimeService:
@@ -184,8 +185,9 @@ class DistributedRuntimeService:
             server.add_secure_port(f"unix:{path}", self._security.server_credentials(self._grpc))
         else:
             server.add_insecure_port(f"unix:{path}")
-        offered = () if self._journal is None else ((RESUMES_KEY, "1"),)
-        server.add_generic_rpc_handlers(tuple(self._handlers(offered)))
+        offered = [(LIMIT_KEY, str(self._bounds.message_bytes))]
+        offered += [] if self._journal is None else [(RESUMES_KEY, "1")]
+        server.add_generic_rpc_handlers(tuple(self._handlers(tuple(offered))))
         await server.start()
         await self._direct.start(bound, path)
         self._ready.set()

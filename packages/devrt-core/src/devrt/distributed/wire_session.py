@@ -6,6 +6,7 @@ import time
 from collections.abc import Callable, Sequence
 from typing import Any
 
+from devrt.distributed import rules
 from devrt.distributed.direct.stream import ForeignError
 from devrt.distributed.faults import refused
 from devrt.distributed.link import Link
@@ -15,6 +16,7 @@ from devrt.errors import DeadlineExceededError, StatusCode
 
 __all__ = ["WireSession"]
 
+_LARGEST = (2 << 30) - (1 << 20)  # what protobuf can put into a message
 _GRACE = 5.0  # the service's own deadline comes first, and its error says more
 
 
@@ -87,6 +89,8 @@ class WireSession(Session):
 
     def set(self, key: str, value: bytes, overwrite: bool) -> None:
         """Set a key; without ``overwrite`` one that is there is ``ALREADY_EXISTS``."""
+        most = self._connection.message_bytes
+        rules.check_length(len(key) + len(value), _LARGEST if most is None else most)
         entry = message("KeyValueEntry")(key=key, value=value)
         kind = message("InsertKeyValueRequest")
         self._call("InsertKeyValue", kind(kv=entry, allow_overwrite=overwrite))

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import threading
+import time
 from typing import Any
 
+from devrt.distributed import rules
 from devrt.distributed.direct.frames import NUMBERS, error_of, hello
 from devrt.distributed.direct.stream import Stream
 from devrt.distributed.protocol.messages import message
@@ -28,6 +30,8 @@ class DirectClient:
     ----------
     resumes : bool or None
         Whether another service may carry on after this one; None until the service has answered.
+    message_bytes : int or None
+        The longest message that it takes; None until then.
     """
 
     def __init__(self, host: str, port: int, token: str) -> None:
@@ -38,6 +42,7 @@ class DirectClient:
         self._busy: set[Stream] = set()
         self._is_closed = False
         self.resumes: bool | None = None
+        self.message_bytes: int | None = None
 
     def call(self, method: str, request: Any, seconds: float | None) -> Any:
         """Make a call and wait for its response.
@@ -52,14 +57,17 @@ class DirectClient:
         DevrtError
             The response is an error.
         """
+        end = None if seconds is None else time.monotonic() + seconds
+        data = request.SerializeToString()
+        rules.check_length(len(data), self.message_bytes)
         stream = self.taken(seconds)
         try:
-            stream.send(NUMBERS[method], request.SerializeToString(), seconds)
+            stream.send(NUMBERS[method], data, None if end is None else end - time.monotonic())
             code, payload = stream.receive()
         except BaseException:
             self.drop(stream)  # a late response must not be the next call's
             raise
-        self.resumes = stream.resumes
+        self.resumes, self.message_bytes = stream.resumes, stream.message_bytes
         self._give_back(stream)
         if code:
             raise error_of(code, payload)

@@ -34,7 +34,7 @@ HELLO = 255
 _CONTRACT = struct.Struct("!H")
 NUMBERS = {name: number for number, name in enumerate(METHODS)}
 _WORDS = struct.Struct("!I")
-_OF_SERVICE = struct.Struct("!H?")
+_OF_SERVICE = struct.Struct("!H?Q")
 _ERRORS = range(1, 17)
 
 
@@ -50,14 +50,15 @@ def read_hello(payload: bytes) -> tuple[int, bytes]:
     return _CONTRACT.unpack_from(payload)[0], payload[_CONTRACT.size :]
 
 
-def hello_of_service(resumes: bool) -> bytes:
-    """Return a service's first frame: its version, and whether another may carry on after it."""
-    return frame(HELLO, _OF_SERVICE.pack(CONTRACT, resumes))
+def hello_of_service(resumes: bool, message_bytes: int) -> bytes:
+    """Return a service's first frame: its version, whether another may carry on, and its limit."""
+    return frame(HELLO, _OF_SERVICE.pack(CONTRACT, resumes, message_bytes))
 
 
-def read_hello_of_service(payload: bytes) -> bool:
-    """Return whether another service may carry on after the one that sent a first frame."""
-    return bool(_OF_SERVICE.unpack_from(payload)[1])
+def read_hello_of_service(payload: bytes) -> tuple[bool, int]:
+    """Return whether another service may carry on after one, and the longest message it takes."""
+    _, resumes, message_bytes = _OF_SERVICE.unpack(payload)
+    return resumes, message_bytes
 
 
 def is_foreign(size: int, number: int) -> bool:

@@ -43,6 +43,7 @@ class DirectLink(Link):
             try:
                 answer = self._calls.call("RegisterTask", request, end - time.monotonic())
                 self._resumes = bool(self._calls.resumes)
+                self.message_bytes = self._calls.message_bytes
                 return answer
             except (DevrtError, ForeignError):  # some of the former are TimeoutErrors too
                 raise

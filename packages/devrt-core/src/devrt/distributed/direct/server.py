@@ -12,6 +12,7 @@ from collections.abc import Callable, Sequence
 from functools import partial
 from typing import Any
 
+from devrt.distributed import rules
 from devrt.distributed.calls import Calls
 from devrt.distributed.direct.frames import (
     HEADER,
@@ -83,7 +84,7 @@ class DirectServer:
         self._token = token.encode()
         self._of_grpc = _TLS if is_certified else _HTTP2
         self._is_certified = is_certified
-        self.hello = hello_of_service(resumes)
+        self.hello = hello_of_service(resumes, message_bytes)
         self._message_bytes = message_bytes
         self._connections = min(connections, _descriptors() // 3)  # one that is passed on has three
         self._refuse = refuse
@@ -177,6 +178,10 @@ class DirectServer:
         except DevrtError as error:
             return self.refusal(error)
 
+    def refusal_of_length(self, size: int) -> bytes:
+        """Count a message that is too long, and return the response."""
+        return self.refusal(rules.too_long(size, self._message_bytes))
+
     def refusal(self, error: DevrtError) -> bytes:
         """Count an error, and return the response that has it."""
         self._refuse(error)
@@ -188,7 +193,7 @@ class _Connection(asyncio.Protocol):
         self._server = server
         self._transport: Any = None
         self._bytes = bytearray()
-        self._to_skip = 0
+        self._to_skip = self._too_long = 0
         self._is_admitted = False
         self._is_polling = False
         self._tasks: set[asyncio.Task[None]] = set()
@@ -248,6 +253,7 @@ class _Connection(asyncio.Protocol):
             self.end_unadmitted()
             return
         if self._server.is_too_long(size):
+            self._too_long = size
             self._to_skip = HEADER.size + size - len(self._bytes)
             self._bytes.clear()
             self._refuse_length()
@@ -308,9 +314,7 @@ class _Connection(asyncio.Protocol):
     def _refuse_length(self) -> None:
         """Answer to a message that is too long, once its sender has sent it all."""
         if self._to_skip <= 0:
-            words = "a message is longer than this service takes."
-            error = refused(StatusCode.RESOURCE_EXHAUSTED, words)
-            self._transport.write(self._server.refusal(error))
+            self._transport.write(self._server.refusal_of_length(self._too_long))
 
     def _admit(self, payload: bytes) -> None:
         try:

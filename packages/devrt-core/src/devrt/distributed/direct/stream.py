@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import socket
+import time
 
 from devrt.distributed.direct.frames import (
     HEADER,
@@ -12,10 +13,15 @@ from devrt.distributed.direct.frames import (
     is_foreign,
     read_hello_of_service,
 )
+from devrt.distributed.faults import refused
+from devrt.errors import StatusCode
 
 __all__ = ["ForeignError", "NotSentError", "SilentError", "Stream"]
 
 _CHUNK = 1 << 16
+_PIECE = 1 << 20  # memory for what comes next, where no more has come yet
+_LARGEST = (2 << 30) - 1  # bytes that a message of protobuf may have
+_LARGEST_ERROR = 1 << 20
 
 
 class NotSentError(ConnectionError):
@@ -45,6 +51,7 @@ class Stream:
 
     def __init__(self, address: tuple[str, int], hello: bytes, seconds: float) -> None:
         try:
+            self._end: float | None = time.monotonic() + seconds
             self._socket = socket.create_connection(address, seconds)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.sendall(hello)
@@ -54,9 +61,11 @@ class Stream:
             raise NotSentError(str(error)) from error
         self._bytes = b""
         self.resumes: bool | None = None  # None until the first response
+        self.message_bytes = _LARGEST
 
     def send(self, number: int, payload: bytes, seconds: float | None) -> None:
-        """Send a request; this and what is received next may take so long."""
+        """Send a request; this and what is received next may take so long, all together."""
+        self._end = None if seconds is None else time.monotonic() + seconds
         self._socket.settimeout(None if seconds is None else max(seconds, 0.001))
         self._socket.sendall(frame(number, payload))
 
@@ -68,12 +77,13 @@ class Stream:
 
     def response_within(self, seconds: float) -> tuple[int, bytes] | None:
         """Return a response that comes within some time; None if none begins to."""
-        self._socket.settimeout(seconds)
+        self._end = time.monotonic() + seconds
         try:
             if not self._bytes:
                 self._bytes = self._more()
         except TimeoutError:
             return None
+        self._end = time.monotonic() + seconds  # for the rest of it
         return self.receive()
 
     def is_open(self) -> bool:
@@ -112,7 +122,7 @@ class Stream:
         payload = self._frame(size, number)[1]
         if number != HELLO:
             raise error_of(number, payload)
-        self.resumes = read_hello_of_service(payload)
+        self.resumes, self.message_bytes = read_hello_of_service(payload)
 
     def _header(self) -> tuple[int, int]:
         while len(self._bytes) < HEADER.size:
@@ -122,23 +132,37 @@ class Stream:
 
     def _frame(self, size: int, number: int) -> tuple[int, bytes]:
         """Return the frame whose header was read; keep what follows it."""
+        if size > (_LARGEST_ERROR if number else _LARGEST):
+            words = f"the coordination service announced an answer of {size} bytes: it is none."
+            raise refused(StatusCode.DATA_LOSS, words)
         data, end = self._bytes, HEADER.size + size
         if len(data) < end:
-            whole = bytearray(end)
-            whole[: len(data)] = data
-            self._fill(memoryview(whole)[len(data) :])
+            whole = bytearray(data)
+            while (have := len(whole)) < end:  # what is only announced takes up nothing
+                whole += bytes(min(end - have, max(have, _PIECE)))
+                self._fill(memoryview(whole)[have:])
             data = bytes(whole)
         self._bytes = data[end:]
         return number, data[HEADER.size : end]
 
     def _fill(self, view: memoryview) -> None:
         while view:
+            self._limit()
             count = self._socket.recv_into(view)
             if not count:
                 raise ConnectionError("the service closed the connection")
             view = view[count:]
 
+    def _limit(self) -> None:
+        """Give the next bytes what is left of the time of all."""
+        if self._end is not None:
+            left = self._end - time.monotonic()
+            if left <= 0:
+                raise TimeoutError("the deadline passed")
+            self._socket.settimeout(left)
+
     def _more(self) -> bytes:
+        self._limit()
         more = self._socket.recv(_CHUNK)
         if not more:
             raise ConnectionError("the service closed the connection")

@@ -7,7 +7,7 @@ from devrt.errors import StatusCode
 
 __all__ = ["CONTRACT", "CONTRACT_METADATA", "check_contract", "contract_of"]
 
-CONTRACT = 1
+CONTRACT = 2
 """Clients of another version are refused; those that give none, as jaxlib's, are not."""
 
 _KEY = "devrt-contract"
