@@ -145,6 +145,12 @@ def test_no_process_outlives_a_launcher_that_is_killed(tmp_path):
             assert ends.poll(30_000), "they go on"
 
 
+def test_a_script_that_is_not_there_is_reported_once(tmp_path):
+    done = devrt("launch", "-n", "3", str(tmp_path / "none.py"))
+    assert (done.returncode, done.stdout, done.stderr.count("none.py")) == (2, "", 1)
+    assert "there is no file" in done.stderr
+
+
 def test_a_status_that_cannot_be_had_is_an_error(tmp_path, monkeypatch):
     monkeypatch.delenv("DEVRT_COORDINATOR_ADDRESS", raising=False)
     none = devrt("cluster", "status")

@@ -35,6 +35,15 @@ OPEN_MPI_5 = {**OPEN_MPI_4, "PMIX_NAMESPACE": "prterun-a-77@1"}
 del OPEN_MPI_5["OMPI_MCA_orte_hnp_uri"]
 MPICH = {"PMI_SIZE": "2", "PMI_RANK": "1", "MPI_LOCALNRANKS": "2", "MPI_LOCALRANKID": "1"}
 TPUS = {"TPU_WORKER_ID": "1", "TPU_WORKER_HOSTNAMES": "a,b,c"}
+TORCHRUN = {
+    "TORCHELASTIC_RUN_ID": "none",
+    "RANK": "5",
+    "LOCAL_RANK": "1",
+    "WORLD_SIZE": "8",
+    "LOCAL_WORLD_SIZE": "4",
+    "MASTER_ADDR": "lead",
+    "MASTER_PORT": "29500",
+}
 SLICES = {
     "MEGASCALE_COORDINATOR_ADDRESS": "lead:99",
     "MEGASCALE_NUM_SLICES": "2",
@@ -59,6 +68,7 @@ POD = {"KUBERNETES_SERVICE_HOST": "10.0.0.1", "JOB_COMPLETION_INDEX": "5"}
         (TPUS, "TPU VMs", ("a:8476", 3, 1, None)),
         ({**TPUS, **SLICES}, "TPU VMs", ("lead:8476", 6, 4, None)),
         ({**TPUS, "TPU_WORKER_HOSTNAMES": "a"}, "TPU VMs", ("localhost:8476", 1, 1, None)),
+        ({**SLURM, **TORCHRUN}, "torchrun", ("lead:62268", 8, 5, 1)),
         (POD, "Kubernetes", (None, None, 5, None)),
     ],
 )

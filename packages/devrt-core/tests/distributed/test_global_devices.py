@@ -137,3 +137,26 @@ def test_a_job_is_joined_before_devices_are_used():
         distributed.initialize("localhost:1", 2, 0, initialization_timeout=1)
     assert caught.value.code is StatusCode.FAILED_PRECONDITION
     assert not distributed.is_initialized()
+
+
+def test_another_job_is_joined_once_the_clients_of_the_first_are_closed(launch):
+    text = """
+        first = devrt.device_count(), devrt.process_count()
+        distributed.shutdown()
+        kept = devrt.device_count(), devrt.process_count()
+        again = refused(distributed.initialize)
+        devrt.clear_backends()
+        alone = devrt.local_device_count()
+        devrt.clear_backends()
+        distributed.initialize()
+        show(first=first, kept=kept, again=again, alone=alone,
+             second=[devrt.device_count(), devrt.process_count()])
+    """
+    printed, done = launch(2, text, DEVRT_NUM_CPU_DEVICES="1")
+    assert (done.returncode, done.stderr) == (0, "")
+    for (line,) in printed:
+        seen = json.loads(line)
+        assert seen["first"] == seen["kept"] == seen["second"] == [2, 2]
+        assert seen["alone"] == 1
+        assert "devices are those of a job that this process has left" in seen["again"]
+        assert "Call devrt.clear_backends() first" in seen["again"]

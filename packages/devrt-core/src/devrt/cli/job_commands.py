@@ -43,6 +43,9 @@ def launch(
     """
     from devrt.cli import launch as _launch
 
+    if not (is_module or script.startswith("-") or Path(script).exists()):  # said once, not by each
+        msg = f"there is no file {script!r}."
+        raise click.BadParameter(msg, param_hint="'SCRIPT'")
     command = [*(["-m"] if is_module else []), script, *arguments]
     click.get_current_context().exit(_launch.launch(count, command, port))
 

@@ -204,8 +204,8 @@ def initialize(
     local_device_ids
         The devices of this machine that this process uses: GPUs, by the driver's numbers.
     cluster_detection_method
-        ``"ompi"``, ``"mpich"``, ``"slurm"``, ``"k8s"``, ``"tpu"`` or ``"mpi4py"``; the last only
-        where it is named. ``"deactivate"`` detects no cluster.
+        ``"torchrun"``, ``"ompi"``, ``"mpich"``, ``"slurm"``, ``"k8s"``, ``"tpu"`` or ``"mpi4py"``;
+        the last only where it is named. ``"deactivate"`` detects no cluster.
     initialization_timeout
         Seconds that the first process waits for the last.
     heartbeat_timeout_seconds
@@ -280,6 +280,9 @@ def initialize(
 def shutdown() -> None:
     """Leave the job when every process that is alive does; process 0 ends the service. Idempotent.
 
+    Clients of devices stay, with their arrays, and know the devices of all processes: before this
+    process joins another job it is to call `devrt.clear_backends`.
+
     Raises
     ------
     DeadlineExceededError
@@ -342,10 +345,12 @@ def _check_unused(num_processes: int) -> None:
     """Refuse a job of several processes once there are clients, which know this one's devices."""
     used = default_runtime().live_clients()
     if used and num_processes > 1:
+        owners = {d.process_index for client in used.values() for d in client.devices()}
+        whose = "those of a job that this process has left" if len(owners) > 1 else "its own alone"
         words = (
             f"devrt.distributed.initialize came after a client was made ({', '.join(used)}), whose "
-            "devices are this process's alone. Call it before anything uses a device, or "
-            "devrt.clear_backends() first."
+            f"devices are {whose}. Call devrt.clear_backends() first, which deletes its arrays, or "
+            "initialize before anything uses a device."
         )
         raise refused(StatusCode.FAILED_PRECONDITION, words)
 
