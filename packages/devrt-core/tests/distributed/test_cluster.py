@@ -72,6 +72,35 @@ def test_a_barrier_fails_only_for_those_that_wait_for_the_lost():
         cluster.register(3, 7, print)
 
 
+def test_a_call_that_ends_takes_its_own_arrival_back():
+    cluster, _ = formed(2)
+    ends = {name: [] for name in ("one", "again", "other")}
+    one, again = ends["one"].append, ends["again"].append
+    cluster.arrive("b", 0, 60, [], one)
+    cluster.arrive("b", 0, 60, [], again)  # the process calls again before the first call ends
+    cluster.depart("b", 0, one)
+    cluster.arrive("b", 1, 60, [], ends["other"].append)
+    assert ends == {"one": [], "again": [None], "other": [None]}
+    cluster.depart("b", 0, again)  # when it is over
+    cluster.arrive("b", 0, 60, [], one)
+    cluster.depart("b", 0, one)
+    assert cluster.describe()["waits"] == []
+
+
+def test_who_waits_for_a_shorter_time_leaves_alone():
+    cluster, clock = formed(3)
+    ends = [[], [], []]
+    cluster.leave(0, ends[0].append, 3)
+    cluster.leave(1, ends[1].append, 100)
+    clock.now += 4
+    cluster.tick()
+    assert ends[0][0].missing == [2]
+    assert "after 3 s" in str(ends[0][0])
+    assert ends[1] == []
+    cluster.leave(2, ends[2].append, 3)
+    assert ends[1:] == [[None], [None]]
+
+
 def test_a_lost_process_may_come_again_where_the_service_is_recoverable():
     cluster, clock = formed(2, recoverable=True)
     clock.now = 9

@@ -265,6 +265,40 @@ def test_an_error_of_a_watch_is_not_its_end(one):
         assert [seen.get(timeout=30) for _ in range(2)] == [b"first", b"second"]
 
 
+def test_who_is_interrupted_at_a_barrier_has_not_come(one, monkeypatch):
+    with service_at(one, 2) as service:
+        clients = joined(service, 2)
+
+        def interrupted(*_):
+            raise KeyboardInterrupt
+
+        with monkeypatch.context() as patch:
+            patch.setattr(clients[0]._session._board, "wait", interrupted)
+            with pytest.raises(KeyboardInterrupt):
+                clients[0].wait_at_barrier("b", 60_000)
+        with pytest.raises(TimeoutError, match="process 0 did not"):
+            clients[1].wait_at_barrier("b", 1000)
+        together(lambda client: client.wait_at_barrier("b", 60_000), clients, timeout=90)
+        together(lambda client: client.shutdown(), clients)
+
+
+def test_keys_and_values_have_the_limits_of_the_embedded_service(one):
+    with service_at(one, 1) as service:
+        (client,) = joined(service, 1)
+        client.key_value_set_bytes("k" * 4096, bytes((16 << 20) - 4096))
+        for call in (
+            lambda: client.key_value_set("k" * 4097, ""),
+            lambda: client.key_value_try_get("é" * 2049),
+            lambda: client.wait_at_barrier("k" * 4097, 1000),
+        ):
+            with pytest.raises(InvalidArgumentError, match="at most 4096 bytes"):
+                call()
+        with pytest.raises(DistributedError, match="longer than the 16777216") as caught:
+            client.key_value_set_bytes("key", bytes(16 << 20))
+        assert caught.value.code is StatusCode.RESOURCE_EXHAUSTED
+        client.shutdown()
+
+
 def test_jobs_that_cannot_be_begun_or_joined(one):
     with service_at(one, 2, cluster_register_timeout=1) as service:
         with pytest.raises(DistributedError, match="under way") as caught:

@@ -19,7 +19,11 @@ def bound_address(address: str, what: str = "coordination service") -> tuple[str
     if ":" in host and not host.startswith("["):
         msg = f"{address!r} is no address of a {what}: write [{host}]:{port}."
         raise InvalidArgumentError(msg, address=address)
-    return host.strip("[]"), int(port)
+    inner = host[1:-1] if host.startswith("[") and host.endswith("]") else host
+    if not inner or "[" in inner or "]" in inner:
+        msg = f"{address!r} is no address of a {what}: one of IPv6 is [::1]:{port}, for example."
+        raise InvalidArgumentError(msg, address=address)
+    return inner, int(port)
 
 
 def check_joinable(found: Membership) -> None:

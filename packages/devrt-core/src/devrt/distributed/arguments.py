@@ -152,7 +152,7 @@ def process(value: Any, name: str) -> int:
 
 
 def processes(values: Any) -> list[int]:
-    """Return the ids of processes; whether the job has them its service knows."""
+    """Return the ids of processes, each once; whether the job has them its service knows."""
     if isinstance(values, (str, bytes)) or not isinstance(values, Iterable):
         msg = f"process_ids must be integers, not {values!r}."
         raise InvalidTypeError(msg, argument="process_ids")
@@ -161,7 +161,7 @@ def processes(values: Any) -> list[int]:
         if not -1 << 31 <= one < 1 << 31:
             msg = f"process id {one} is of no job."
             raise InvalidArgumentError(msg, argument="process_ids", process=one)
-    return found
+    return list(dict.fromkeys(found))
 
 
 def seconds(value: Any, name: str) -> float:

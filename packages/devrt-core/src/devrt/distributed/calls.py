@@ -94,8 +94,9 @@ class Calls:
         if self._cluster.has_left(number, request.incarnations.task_incarnation):
             return message("ShutdownTaskResponse")()  # the answer was lost with a service
         number = self._caller(request, number, leaving=True)
+        given = request.shutdown_timeout_in_ms
         with self._wait(number) as (future, done):
-            self._cluster.leave(number, done)
+            self._cluster.leave(number, done, given / 1000 if given > 0 else None)
             await future
         return message("ShutdownTaskResponse")()
 
@@ -201,7 +202,11 @@ class Calls:
         seconds = max(0, request.barrier_timeout_in_ms) / 1000
         with self._wait(number) as (future, done):
             self._cluster.arrive(name, number, seconds, request.task_ids, done)
-            await future
+            try:
+                await future
+            except asyncio.CancelledError:  # its process is gone, was interrupted, or calls again
+                self._cluster.depart(name, number, done)
+                raise
         # Clients of jaxlib's count the uses of a barrier for its service; here nothing needs them.
         return message("BarrierResponse")(counter=request.counter)
 

@@ -15,6 +15,7 @@ from devrt.distributed.arguments import (
     milliseconds,
     number,
     octets,
+    positive_seconds,
     process,
     processes,
     text,
@@ -72,6 +73,7 @@ class DistributedRuntimeClient:
     ) -> None:
         location = location_of(text(address, "address"))
         node_id = process(node_id, "node_id")
+        positive_seconds(times.heartbeat, "heartbeat_timeout")
         self.service_process: int | None = None
         self._times = times
         self._size = num_processes

@@ -84,6 +84,7 @@ class Cluster:
         self._formed = False
         self._registration: Gathering | None = None
         self._shutdown: Gathering | None = None
+        self._leaving: dict[int, tuple[float, float]] = {}  # own seconds to wait, and their end
         self._barriers: dict[str, Gathering] = {}
         self._on_loss: dict[object, tuple[int, Done]] = {}
 
@@ -172,6 +173,7 @@ class Cluster:
         self, name: str, number: int, seconds: float, processes: Collection[int], done: Done
     ) -> None:
         """Let a process wait at a barrier."""
+        rules.check_count(len(processes), len(self.nodes))
         expected = set(processes) or set(range(len(self.nodes)))
         self._check_barrier(name, number, expected)
         barrier = self._barriers.get(name)
@@ -187,14 +189,24 @@ class Cluster:
         elif barrier.is_complete:
             self._end_barrier(name, None)
 
+    def depart(self, name: str, number: int, done: Done) -> None:
+        """Forget a call that waited at a barrier: its caller is gone, and may come again."""
+        barrier = self._barriers.get(name)
+        if barrier is None or not barrier.withdraw(number, done):
+            return  # it is over
+        if number not in barrier.arrived and self.nodes[number].state == "connected":
+            self.nodes[number].phase = f"gone from barrier {name!r}"
+        if not barrier.arrived:
+            del self._barriers[name]
+
     def cancel(self, name: str, number: int) -> None:
         """End a barrier: a process says that it will not come."""
         if name in self._barriers:
             words = f"barrier {name!r} was cancelled by process {number}."
             self._end_barrier(name, faults.refused(StatusCode.CANCELLED, words))
 
-    def leave(self, number: int, done: Done) -> None:
-        """Let a process shut down: it waits until all others that are alive do."""
+    def leave(self, number: int, done: Done, seconds: float | None = None) -> None:
+        """Let a process shut down: it waits, perhaps for so long, until all others alive do."""
         node = self._numbered(number)
         if node.state not in _ALIVE:
             done(None)
@@ -207,6 +219,8 @@ class Cluster:
                 "the shutdown of the cluster", present, self.limits.shutdown, self.clock()
             )
         self._shutdown.arrive(number, done)
+        if seconds is not None:
+            self._leaving[number] = (seconds, self.clock() + seconds)
         if self._shutdown.is_complete:
             self._end_shutdown(None)
 
@@ -217,7 +231,8 @@ class Cluster:
 
     def alive(self, processes: Collection[int]) -> list[Node]:
         """Return those of some processes, or of all, that are alive, those that leave too."""
-        wanted = processes or range(len(self.nodes))
+        rules.check_count(len(processes), len(self.nodes))
+        wanted = set(processes) or range(len(self.nodes))
         return [node for n in sorted(wanted) if (node := self._numbered(n)).state in _ALIVE]
 
     def tick(self) -> None:
@@ -227,6 +242,9 @@ class Cluster:
             self._fail_registration(self._registration)
         if self._shutdown is not None and self._shutdown.deadline <= now:
             self._end_shutdown(self._late(self._shutdown))
+        for number, (seconds, end) in list(self._leaving.items()):
+            if end <= now:
+                self._leave_alone(number, seconds)
         for name, barrier in list(self._barriers.items()):
             if barrier.deadline <= now:
                 self._end_barrier(name, self._late(barrier))
@@ -300,9 +318,10 @@ class Cluster:
             self._set(self.nodes[number], "absent", "its registration timed out")
         gathering.end(error)
 
-    def _late(self, wait: Gathering) -> DevrtError:
+    def _late(self, wait: Gathering, seconds: float | None = None) -> DevrtError:
         phases = {n: self.nodes[n].phase for n in wait.missing}
-        return faults.missing(wait.what, wait.seconds, phases, len(wait.arrived))
+        spent = wait.seconds if seconds is None else seconds
+        return faults.missing(wait.what, spent, phases, len(wait.arrived))
 
     def _loss(self, what: str, processes: Collection[int]) -> DevrtError:
         nodes = [self.nodes[n] for n in sorted(processes)]
@@ -343,8 +362,21 @@ class Cluster:
                 self.nodes[number].phase = f"after barrier {name!r}"
         barrier.end(error)
 
+    def _leave_alone(self, number: int, seconds: float) -> None:
+        """Let a process go whose own time to wait for the others is over."""
+        del self._leaving[number]
+        shutdown = self._shutdown
+        if shutdown is not None and number in shutdown.arrived:
+            error = self._late(shutdown, seconds)
+            calls = shutdown.withdraw(number)
+            shutdown.expected.discard(number)
+            self._set(self.nodes[number], "left", "shut down")
+            for done in calls:
+                done(error)
+
     def _end_shutdown(self, error: DevrtError | None) -> None:
         shutdown, self._shutdown = self._shutdown, None
+        self._leaving.clear()
         if shutdown is not None:
             for number in shutdown.arrived:
                 self._set(self.nodes[number], "left", "shut down")

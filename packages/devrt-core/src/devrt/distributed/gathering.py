@@ -52,9 +52,13 @@ class Gathering:
         """Let a process wait; one that calls again waits with both calls."""
         self._waiting.setdefault(process, []).append(done)
 
-    def withdraw(self, process: int) -> None:
-        """Forget that a process came."""
-        self._waiting.pop(process, None)
+    def withdraw(self, process: int, done: Done | None = None) -> list[Done]:
+        """Forget that a process came, or one of its calls; return what is not called any more."""
+        calls = self._waiting.pop(process, [])
+        kept = [] if done is None else [one for one in calls if one is not done]
+        if kept:
+            self._waiting[process] = kept
+        return [one for one in calls if one not in kept]
 
     def end(self, error: Exception | None) -> None:
         """End the wait of all: with the error, where there is one."""

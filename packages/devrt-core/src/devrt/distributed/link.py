@@ -134,15 +134,24 @@ class Link(abc.ABC):
             if len(self._rounds) > _ROUNDS:
                 del self._rounds[next(iter(self._rounds))]
 
-    def leave(self, seconds: float) -> None:
-        """Leave the cluster, together with the others, and close. Idempotent."""
+    def leave(self, seconds: float, grace: float = 0) -> None:
+        """Leave the cluster, together with the others, and close. Idempotent.
+
+        Parameters
+        ----------
+        seconds
+            How long to wait for the others.
+        grace
+            How much longer for the service to say who has not come.
+        """
         with self._lock:
             was_joined, self.is_joined = self.is_joined, False
         try:
             if was_joined and not self._ended.is_set():
                 kind = message("ShutdownTaskRequest")
-                request = kind(source_task_id=self._process)
-                self.call("ShutdownTask", request, seconds)
+                waited = max(1, round(seconds * 1000))
+                request = kind(source_task_id=self._process, shutdown_timeout_in_ms=waited)
+                self.call("ShutdownTask", request, seconds + grace)
         except DevrtError:
             if not self._was_reported:
                 raise

@@ -9,6 +9,7 @@ from devrt.errors import DevrtError, StatusCode
 
 __all__ = [
     "barrier_of_others",
+    "check_count",
     "check_expected",
     "check_key",
     "check_length",
@@ -18,6 +19,13 @@ __all__ = [
     "too_long",
     "was_lost",
 ]
+
+
+def check_count(given: int, size: int) -> None:
+    """Refuse a list of more processes than a job has: it would be gone through in vain."""
+    if given > size:
+        words = f"{given} process ids are given, and this cluster has {size} processes."
+        raise refused(StatusCode.INVALID_ARGUMENT, words)
 
 
 def check_number(number: int, size: int) -> None:

@@ -96,6 +96,12 @@ class Security:
                 "missing. Give all three, or none."
             )
             raise InvalidArgumentError(msg)
+        if self.mtls_peer_uri_prefix is not None and not any(files):
+            msg = (
+                "mtls_peer_uri_prefix is checked in certificates, and none are given. Give "
+                "mtls_cert_file, mtls_key_file and mtls_ca_file."
+            )
+            raise InvalidArgumentError(msg)
         if self.verify_secure_credentials and not any(files):
             msg = (
                 "verify_secure_credentials=True wants certificates, and none are given. Give "

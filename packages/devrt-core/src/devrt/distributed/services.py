@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from devrt.distributed.arguments import count, text
+from devrt.distributed.arguments import count, positive_seconds, text
 from devrt.distributed.cluster import Limits
 from devrt.distributed.engines import check_security, location_of
 from devrt.distributed.etcd.opening import opened
@@ -30,6 +30,7 @@ def begun(
 ) -> AnyService:
     """Start a service; parameters are those of `get_distributed_runtime_service`."""
     location = location_of(text(address, "address"))
+    positive_seconds(limits.heartbeat, "heartbeat_timeout")
     num_nodes = count(num_nodes, "num_nodes")
     if journal is not None and location.engine != "embedded":
         msg = f"a journal is of a service at host:port, and the address is {address!r}."

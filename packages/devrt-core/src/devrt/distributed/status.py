@@ -53,5 +53,6 @@ def _error(address: str, error: Any) -> DistributedError:
         StatusCode.UNAVAILABLE: "Look whether the job runs, and whether the address is right.",
         StatusCode.UNIMPLEMENTED: "It is not devrt's: jaxlib's service tells nothing of its job.",
     }.get(code, "")
-    msg = f"{code.name}: the coordination service at {address} gave no status: {error.details()}. "
-    return DistributedError(f"{msg}{advice}".strip(), code=code, address=address)
+    details = f": {error.details().rstrip('.')}" if error.details() else ""
+    msg = f"{code.name}: the coordination service at {address} gave no status{details}. {advice}"
+    return DistributedError(msg.strip(), code=code, address=address)

@@ -9,6 +9,7 @@ from typing import Any
 from devrt.distributed import rules
 from devrt.distributed.direct.stream import ForeignError
 from devrt.distributed.faults import refused
+from devrt.distributed.keyspace import normalised
 from devrt.distributed.link import Link
 from devrt.distributed.protocol.messages import message
 from devrt.distributed.session import Session
@@ -17,7 +18,7 @@ from devrt.errors import DeadlineExceededError, StatusCode
 __all__ = ["WireSession"]
 
 _LARGEST = (2 << 30) - (1 << 20)  # what protobuf can put into a message
-_GRACE = 5.0  # the service's own deadline comes first, and its error says more
+_MOST_GRACE = 5.0
 
 
 class WireSession(Session):
@@ -69,7 +70,7 @@ class WireSession(Session):
 
     def leave(self, seconds: float) -> None:
         """Leave when every process that is alive does, and close. Idempotent."""
-        self._connection.leave(seconds + _GRACE)
+        self._connection.leave(seconds, _grace(seconds))
 
     def close(self) -> None:
         """End without a word to the others. Idempotent."""
@@ -79,7 +80,11 @@ class WireSession(Session):
         """Return a key's value, once it is there."""
         request = message("GetKeyValueRequest")(key=key)
         what = f"waiting for key {key!r}"
-        answer = self._connection.wait("GetKeyValue", request, seconds, what)
+        try:
+            answer = self._connection.wait("GetKeyValue", request, seconds, what)
+        except DeadlineExceededError as error:  # the time is this side's: nobody answered
+            words = f"key {normalised(key)!r} was not set within {seconds:g} s."
+            raise refused(StatusCode.DEADLINE_EXCEEDED, words) from error
         return bytes(answer.kv.value)
 
     def get(self, key: str) -> bytes:
@@ -121,7 +126,7 @@ class WireSession(Session):
             counter=self._connection.round(name),
         )
         what = f"waiting at barrier {name!r}"
-        answer = self._connection.wait("Barrier", request, seconds + _GRACE, what)
+        answer = self._connection.wait("Barrier", request, seconds + _grace(seconds), what)
         self._connection.passed(name, answer.counter)
 
     def alive(self, processes: Sequence[int]) -> dict[int, int]:
@@ -136,3 +141,8 @@ class WireSession(Session):
             words = f"{method} was called before connect(), or after shutdown()."
             raise refused(StatusCode.FAILED_PRECONDITION, words)
         return self._connection.call(method, request, self._seconds)
+
+
+def _grace(seconds: float) -> float:
+    """Return how much longer to wait for the service: its error says more than a deadline here."""
+    return min(1 + seconds / 4, _MOST_GRACE)

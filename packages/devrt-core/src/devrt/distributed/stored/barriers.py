@@ -86,10 +86,16 @@ class Barriers:
         if self._store.count(keys.arrival(identity)) >= len(expected):
             self._finish(name, use, None)
         board = self._board
-        board.wait(
-            lambda: identity in ends or board.ended or expected & (board.lost | self._leaving()),
-            deadline,
-        )
+        try:
+            board.wait(
+                lambda: (
+                    identity in ends or board.ended or expected & (board.lost | self._leaving())
+                ),
+                deadline,
+            )
+        except BaseException:  # Ctrl-C: this process may not come again
+            self._store.delete(arrived)
+            raise
         if identity not in ends and board.ended is None:
             self._finish(name, use, self._failure(name, identity, expected, seconds))
             board.wait(lambda: identity in ends or board.ended, time.monotonic() + _GRACE)

@@ -13,6 +13,7 @@ from devrt.distributed import faults, rules
 from devrt.distributed.faults import refused
 from devrt.distributed.keyspace import Keyspace, normalised, not_found
 from devrt.distributed.link import BEATS
+from devrt.distributed.security import Bounds
 from devrt.distributed.session import Session
 from devrt.distributed.store import Entry, Store
 from devrt.distributed.stored import job as keys
@@ -22,6 +23,7 @@ from devrt.errors import DevrtError, StatusCode
 
 __all__ = ["StoredSession"]
 
+_BOUNDS = Bounds()  # those of the embedded service, so that a job may change its engine
 _ALIVE = frozenset({"connected", "leaving"})
 
 
@@ -121,6 +123,7 @@ class StoredSession(Session):
 
     def awaited(self, key: str, seconds: float) -> bytes:
         """Return a key's value, once it is there."""
+        rules.check_key(key, _BOUNDS.key_bytes)
         with self._calling(
             f"waiting for key {normalised(key)!r}", f"after key {normalised(key)!r}"
         ):
@@ -129,6 +132,7 @@ class StoredSession(Session):
 
     def get(self, key: str) -> bytes:
         """Return a key's value; ``NOT_FOUND`` if it is not there."""
+        rules.check_key(key, _BOUNDS.key_bytes)
         with self._calling():
             value = self._keys.get(key)
         if value is None:
@@ -137,6 +141,8 @@ class StoredSession(Session):
 
     def set(self, key: str, value: bytes, overwrite: bool) -> None:
         """Set a key; without ``overwrite`` one that is there is ``ALREADY_EXISTS``."""
+        rules.check_key(key, _BOUNDS.key_bytes)
+        rules.check_length(len(key) + len(value), _BOUNDS.message_bytes)
         with self._calling():
             self._keys.set(key, value, overwrite)
 
@@ -152,11 +158,13 @@ class StoredSession(Session):
 
     def increment(self, key: str, by: int) -> int:
         """Add to a key's number, which begins at 0; return the sum."""
+        rules.check_key(key, _BOUNDS.key_bytes)
         with self._calling():
             return self._keys.increment(key, by)
 
     def barrier(self, name: str, seconds: float, processes: Sequence[int]) -> None:
         """Wait until every process, or every one given, has come."""
+        rules.check_key(name, _BOUNDS.key_bytes)
         with self._calling(f"waiting at barrier {name!r}", f"after barrier {name!r}"):
             self._barriers.wait(name, seconds, processes)
 
