@@ -104,7 +104,7 @@ def test_a_host_value_that_differs_is_refused_on_a_sharding_over_all_processes(l
         assert (seen["same"], seen["mine"], seen["after"]) == (1, me, 7)
         assert seen["alone"] == ([] if me == 2 else [1 + me])
         for what in ("values", "shapes", "dtypes", "format", "tree"):
-            words = f"not the same in {'processes 0-1' if me == 2 else 'process'}"
+            words = f"not the same in {'processes 0, 1' if me == 2 else 'process'}"
             assert seen[what].startswith("InvalidArgumentError"), seen[what]
             assert what in ("shapes", "format", "tree") or words in seen[what]
 

@@ -1,4 +1,4 @@
-"""Lanes: work that runs in order, whoever has it done."""
+"""Lanes: work that runs in order, whichever thread has it done."""
 
 import threading
 

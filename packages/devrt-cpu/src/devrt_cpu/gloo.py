@@ -96,7 +96,7 @@ class GlooCollectives(HostCollectives):
     """
 
     engine = "gloo"
-    waits_in_library = True
+    ends_at_failure = True
 
     def __init__(
         self, client: Any, rank: int, size: int, name: str, host: str, timeout: float, checks: bool

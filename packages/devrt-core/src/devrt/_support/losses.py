@@ -31,7 +31,7 @@ def named_loss(
     processes
         Those that were in the exchange.
     seconds
-        For how long the service may be asked, at most.
+        How long the service has to find who is lost, at most.
     """
     lost, gone = list(getattr(error, "processes", ())), None
     if not lost:

@@ -43,7 +43,8 @@ def launch(
     """
     from devrt.cli import launch as _launch
 
-    if not (is_module or script.startswith("-") or Path(script).exists()):  # said once, not by each
+    # Reported once, and not by each process.
+    if not (is_module or script.startswith("-") or Path(script).exists()):
         msg = f"there is no file {script!r}."
         raise click.BadParameter(msg, param_hint="'SCRIPT'")
     command = [*(["-m"] if is_module else []), script, *arguments]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import weakref
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, Protocol
 
 from devrt._support.record import record
@@ -51,11 +51,15 @@ class Job:
         The connection to its key-value store.
     process_id, num_processes : int
         Which of how many processes this is.
+    compare : callable or None
+        Returns the processes that have other bytes in a dense array than this one; it is given the
+        operation's name and the array, and every process calls it, in the same order.
     """
 
     client: DistributedRuntimeClient
     process_id: int
     num_processes: int
+    compare: Callable[[str, Any], list[int]] | None = None
 
     def options(self) -> dict[str, Any]:
         """Return ``distributed_client``, ``node_id`` and ``num_nodes``, as clients take them."""

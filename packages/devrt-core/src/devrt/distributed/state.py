@@ -24,6 +24,7 @@ from devrt.distributed.arguments import (
 from devrt.distributed.bringup import resolved
 from devrt.distributed.client import DistributedRuntimeClient, Times
 from devrt.distributed.cluster import Limits
+from devrt.distributed.comparing import Comparison
 from devrt.distributed.engines import location_of
 from devrt.distributed.faults import refused
 from devrt.distributed.forking import renounced_by_children
@@ -126,7 +127,8 @@ class State:
             self.process_id = found.values["process_id"]
             self.num_processes = found.values["num_processes"]
             self.service, self.client, self.coordinator_address = service, client, address
-            default_runtime().join(Job(client, self.process_id, self.num_processes))
+            who = client, self.process_id, self.num_processes
+            default_runtime().join(Job(*who, Comparison(*who)))
 
     def _leave(self) -> None:
         with self._lock:

@@ -268,6 +268,11 @@ class Runtime:
         """
         self._clients.job = job
 
+    @property
+    def job(self) -> Job | None:
+        """The job of several processes that clients made from now on are part of."""
+        return self._clients.job
+
     def register(self, plugin: Plugin) -> None:
         """Add a plugin by a call; it replaces an earlier one of the same name, failure included."""
         self.plugins.add(plugin)

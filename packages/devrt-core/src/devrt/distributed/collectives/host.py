@@ -50,11 +50,11 @@ class HostCollectives(Collectives):
 
     Attributes
     ----------
-    waits_in_library : bool
-        Whether an operation waits where nothing but `interrupt` ends it for a process that is lost.
+    ends_at_failure : bool
+        Whether an operation that fails ends the engine's connections; `interrupt` ends it.
     """
 
-    waits_in_library = False
+    ends_at_failure = False
 
     def __init__(self, rank: int, size: int, checks: bool = True) -> None:
         self._rank = rank
@@ -98,7 +98,7 @@ class HostCollectives(Collectives):
         self._watched = (client, processes)
         if seconds is not None:
             self._seconds = seconds
-        if self.waits_in_library:
+        if self.ends_at_failure:
             end_stalls_of(self)
 
     def check_peers(self, operation: str) -> None:
