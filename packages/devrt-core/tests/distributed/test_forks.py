@@ -2,6 +2,9 @@
 
 import json
 import os
+import subprocess
+import sys
+import textwrap
 
 import pytest
 
@@ -40,3 +43,34 @@ def test_a_child_of_a_fork_is_not_in_the_job(launch):
         assert met == got
         assert left == "None"
         assert parts == [None, None]
+
+
+JOB_OF_A_CHILD = """
+    import os, sys, warnings
+    warnings.simplefilter("ignore")  # of Python itself, where a process has threads
+    from devrt import xla_client
+    def job():
+        service = xla_client.get_distributed_runtime_service("localhost:0", 1)
+        client = xla_client.get_distributed_runtime_client(service.address, 0, init_timeout=20)
+        client.connect()
+        client.key_value_set("k", "v")
+        return service, client
+    parents = job()
+    child = os.fork()
+    service, client = job() if child == 0 else parents
+    if child:
+        assert os.waitpid(child, 0)[1] == 0
+    client.shutdown()
+    service.shutdown()
+    print("is alive" if service._thread.is_alive() else "has ended", flush=True)
+"""
+
+
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="the system has no forks")
+def test_a_job_of_a_child_ends_with_its_service():
+    """gRPC, which such a child cannot use, keeps the service's thread no longer."""
+    command = [sys.executable, "-c", textwrap.dedent(JOB_OF_A_CHILD)]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=100)
+    assert (done.returncode, done.stdout) == (0, "has ended\nhas ended\n"), done.stderr
+    assert "Traceback" not in done.stderr
+    assert "pending" not in done.stderr

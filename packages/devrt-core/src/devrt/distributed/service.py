@@ -39,6 +39,7 @@ __all__ = ["DistributedRuntimeService"]
 
 _TICK = 0.05
 _START_SECONDS = 30.0
+_STOP_SECONDS = 2.0
 _OFFERING = {"RegisterTask"}  # calls whose answers say what the service is like
 
 
@@ -204,7 +205,7 @@ class DistributedRuntimeService:
         self._calls.close()
         await asyncio.sleep(_TICK)  # the errors of calls that waited go out first
         self._direct.close()
-        await server.stop(0)
+        await _ended({asyncio.ensure_future(server.stop(0))})
         await _end_tasks()
 
     def _incarnation(self, size: int) -> int:
@@ -289,4 +290,12 @@ async def _end_tasks() -> None:
     tasks = asyncio.all_tasks() - {asyncio.current_task()}
     for task in tasks:
         task.cancel()
-    await asyncio.gather(*tasks, return_exceptions=True)
+    await _ended(tasks)
+
+
+async def _ended(tasks: set[asyncio.Task[Any]]) -> None:
+    """Wait until tasks have ended; not for ever: in the child of a fork gRPC may answer nothing."""
+    done, _ = await asyncio.wait(tasks, timeout=_STOP_SECONDS) if tasks else (tasks, tasks)
+    for task in done:
+        if not task.cancelled():
+            task.exception()  # nobody else looks at it
