@@ -20,13 +20,13 @@ from devrt.errors import DeadlineExceededError, InvalidArgumentError
 
 __all__ = ["Fact", "agree"]
 
-Fact = tuple[str, str]
-"""What must be equal, in words, and what it is here."""
+Fact = tuple[str, str, str]
+"""What must be equal, in words; what it is here; and the user's line that it is of, or nothing."""
 
 _SECONDS = 300.0  # as an exchange of a program waits
 _PREFIX = "devrt/programs"
 _SAME = b"same"
-_NOTHING = ("its length", "the program ends here")
+_NOTHING = ("its length", "the program ends here", "")
 
 _known: weakref.WeakKeyDictionary[Any, dict[tuple[int, ...], _Known]]
 _known = weakref.WeakKeyDictionary()
@@ -69,7 +69,8 @@ def agree(name: str, facts: Sequence[Fact], processes: Sequence[int], me: int) -
     if client is None or global_state.process_id != me or len(members) == 1:
         return
     mine = json.dumps([name, *facts]).encode()
-    digest = hashlib.blake2b(mine, digest_size=16).digest()
+    equal = json.dumps([name, *(fact[:2] for fact in facts)])  # lines may differ, as paths do
+    digest = hashlib.blake2b(equal.encode(), digest_size=16).digest()
     with _lock:
         known = _known.setdefault(client, {}).setdefault(members, _Known())
     with known.lock:
@@ -150,13 +151,16 @@ def _difference(
     """Return the error of two programs that differ."""
     (name, *facts), (other_name, *other_facts) = one, two
     if name != other_name:
-        facts = [["its name", name], *facts]
-        other_facts = [["its name", other_name], *other_facts]
+        facts = [["its name", name, ""], *facts]
+        other_facts = [["its name", other_name, ""], *other_facts]
     count = max(len(facts), len(other_facts))
     pairs = [[tuple(row) for row in rows] for rows in (facts, other_facts)]
     a, b = (rows + [_NOTHING] * (count - len(rows)) for rows in pairs)
-    (label, mine), (other_label, theirs) = next((x, y) for x, y in zip(a, b, strict=True) if x != y)
+    (label, mine, line), (other_label, theirs, other_line) = next(
+        (x, y) for x, y in zip(a, b, strict=True) if x[:2] != y[:2]
+    )
     what = label if label == other_label else f"{label} / {other_label}"
+    mine, theirs = mine + (line and f" ({line})"), theirs + (other_line and f" ({other_line})")
     msg = (
         f"program {name!r} differs between processes {first} and {second}: {what}: process "
         f"{first} has {mine}, process {second} has {theirs}. A program over processes must be the "

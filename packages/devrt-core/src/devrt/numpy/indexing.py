@@ -56,14 +56,14 @@ def take_planned(x: Any, plan: Plan, operands: Sequence[Any]) -> Any:
     for item in plan:
         if item.kind in ("array", "truth"):
             return take_positions(x, plan, None, None, False, *operands)
-    return _ranges(x, plan, *operands)
+    return _getitem(x, plan, *operands)
 
 
 # -- integers and slices ----------------------------------------------------------------------
 
 
 @partial(Operation, static_argnames=("plan",))  # a plan can be looked up as it is
-def _ranges(x: Any, plan: Plan, *starts: Any) -> Any:
+def _getitem(x: Any, plan: Plan, *starts: Any) -> Any:
     x = as_value(x)
     part = part_of(x, plan, starts)
     items = [item for item in plan if item.kind != "new"]

@@ -150,7 +150,7 @@ class AtIndex:
             if name not in ("clip", "promise_in_bounds") and _is_outside(plan, operands, x.shape):
                 return x
             if isinstance(how, str) and all(item.step == 1 for item in plan):
-                return _block(x, plan, how, values, *operands)
+                return _update_block(x, plan, how, values, *operands)
         # A function of the user is not to be kept by a program that nobody calls again.
         update = _scattered if isinstance(how, str) else operation(static=_STATIC)(_scatter)
         flags = indices_are_sorted, unique_indices
@@ -219,7 +219,7 @@ def _masked(x: Any, how: str, mask: Any, values: Any) -> Any:
 
 
 @operation(static=("plan", "how"))
-def _block(x: Any, plan: Plan, how: str, values: Any, *starts: Any) -> Any:
+def _update_block(x: Any, plan: Plan, how: str, values: Any, *starts: Any) -> Any:
     x = as_value(x)
     items = [item for item in plan if item.kind != "new"]
     y = _spread(values, tuple(item.size for item in plan if item.kind != "int"))

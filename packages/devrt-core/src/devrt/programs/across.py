@@ -149,16 +149,23 @@ class Across(NamedTuple):
         if not self.plans:
             return []
         places = zip((*self.hidden, *self.arguments), _avals(trace), strict=True)
-        facts = [("its devices", str([device.id for device in place.devices]))]
-        facts += [(f"argument {i}", f"{aval}, {lies}") for i, (lies, aval) in enumerate(places)]
-        lines = self.text.text.splitlines()[1:]  # the first counts this process's devices
+        facts = [("its devices", str([device.id for device in place.devices]), "")]
+        facts += [(f"argument {i}", f"{aval}, {lies}", "") for i, (lies, aval) in enumerate(places)]
+        lines = [
+            (line.strip(), self._user_line(number))
+            for number, line in enumerate(self.text.text.splitlines(), 1)
+        ][1:]  # the first counts this process's devices
         calls = [
-            f"{plan[1]} of {line.rpartition(' : ')[2]}"
-            for line in lines
+            (f"{plan[1]} of {line.rpartition(' : ')[2]}", at)
+            for line, at in lines
             if (plan := _PLAN.search(line))
         ]
-        facts += [(f"collective {i}", call) for i, call in enumerate(calls)]
-        return [*facts, *((f"operation {i}", line.strip()) for i, line in enumerate(lines))]
+        facts += [(f"collective {i}", *call) for i, call in enumerate(calls)]
+        return [*facts, *((f"operation {i}", *line) for i, line in enumerate(lines))]
+
+    def _user_line(self, number: int) -> str:
+        frame = self.text.frames.get(number)
+        return str(frame) if frame is not None and frame.line else ""
 
 
 def _avals(trace: Trace) -> list[Any]:

@@ -65,10 +65,14 @@ class _OperationCalls(Calls):
 
 
 class Operation(JitFunction):
-    """A function that `operation` made."""
+    """A function that `operation` made; errors and profiles name what users know it by."""
 
     __slots__ = ()
     _calls_of = _OperationCalls
+
+    def __init__(self, function: Callable[..., Any], **options: Any) -> None:
+        function.__name__ = function.__name__.lstrip("_")
+        super().__init__(function, **options)
 
 
 def _frozen(x: Any) -> Any:
