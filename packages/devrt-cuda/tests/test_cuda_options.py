@@ -157,6 +157,23 @@ CASES = {
         'stats(c)["bytes_limit"]]',
         [BFC, LIMIT // 2],
     ),
+    "GpuAllocatorConfig that preallocates as jaxlib's default does": (
+        {},
+        'stats(client(allocator=GpuAllocatorConfig(preallocate=True)))["largest_free_block_bytes"]'
+        " <= LIMIT // 4".replace("LIMIT", str(LIMIT)),
+        True,
+    ),
+    "a configured number with mock": (
+        {"DEVRT_CUDA_MOCK": "3"},
+        "shape(client(mock_gpu_topology=None))[0]",
+        3,
+    ),
+    "no simulated devices": (
+        {"DEVRT_CUDA_MOCK": "3"},
+        "error(lambda: client(mock=False, mock_gpu_topology=None))",
+        "BackendInitializationError",
+    ),
+    "cuda_mock": ({}, 'shape(default_runtime().make_client("cuda", {"cuda_mock": "2x4"}))[0]', 8),
     "no preallocation unless requested": (
         {},
         '[client(allocator="bfc"), error(lambda: put(client(allocator="bfc"), 600 * MIB))][1]',

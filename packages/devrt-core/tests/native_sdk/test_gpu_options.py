@@ -4,7 +4,9 @@ import pytest
 
 from devrt.errors import ConfigError, InvalidArgumentError, UnimplementedError
 from devrt.native.engines import engine_of
+from devrt.native.gpu_given import allocation, nodes_of
 from devrt.native.gpu_simulation import mock_topology
+from devrt.xla_client import GpuAllocatorConfig
 
 REQUESTS = {
     "nothing": ({}, None),
@@ -25,6 +27,7 @@ REQUESTS = {
     ),
     "the configuration's number": ({"mock": True, "acme_mock": "2x4"}, (2, 4)),
     "a topology before a number": ({"mock_gpu_topology": "4", "mock_num_gpus": 2}, (1, 4)),
+    "a call before everything": ({"mock": False, "acme_mock": "2x4"}, None),
     "as many as there may be": ({"mock_gpu_topology": "65536x1024"}, (65536, 1024)),
 }
 
@@ -50,6 +53,39 @@ def test_what_is_no_topology(text):
 def test_a_number_out_of_range(count):
     with pytest.raises(InvalidArgumentError, match="mock_num_gpus must give at least 1"):
         mock_topology({"mock": True, "mock_num_gpus": count}, "acme")
+
+
+def test_no_simulated_devices_of_a_topology():
+    with pytest.raises(InvalidArgumentError, match="mock=False and mock_gpu_topology='2'"):
+        mock_topology({"mock": False, "mock_gpu_topology": "2"}, "acme")
+
+
+def test_nodes_that_contradict_the_topology():
+    assert nodes_of({"num_nodes": 2, "node_id": 1}, 2) == (1, 2)
+    with pytest.raises(InvalidArgumentError, match="num_nodes is 3, and the simulated devices are"):
+        nodes_of({"num_nodes": 3}, 2)
+
+
+CONFIGS = {
+    "nothing given": (GpuAllocatorConfig(), {}),
+    "a default's value": (GpuAllocatorConfig(preallocate=True), {"preallocate": True}),
+    "by position": (GpuAllocatorConfig(2, 0.75), {"memory_fraction": 0.75}),
+    "none of it": (GpuAllocatorConfig(preallocate=False), {"preallocate": False}),
+}
+
+
+@pytest.mark.parametrize("case", CONFIGS)
+def test_what_a_configuration_gives_counts_though_it_is_a_default(case):
+    config, expected = CONFIGS[case]
+    made = allocation({"allocator": config})
+    assert {name: made[name] for name in made if name != "allocator"} == expected
+
+
+def test_a_configuration_and_an_option_that_contradict_each_other():
+    config = GpuAllocatorConfig(memory_fraction=0.75)
+    assert allocation({"allocator": config, "memory_fraction": 0.75})["memory_fraction"] == 0.75
+    with pytest.raises(InvalidArgumentError, match=r"=0[.]5 and memory_fraction=0[.]75"):
+        allocation({"allocator": config, "memory_fraction": 0.5})
 
 
 def test_clients_of_a_vendor_that_has_no_compiler_of_programs_say_so():

@@ -3,6 +3,7 @@
 import pytest
 
 from devrt.doctor import examine
+from devrt.errors import BackendUnavailableError, ConfigError
 from devrt.plugins import PluginRegistry
 from devrt.probing.isolated import Level
 from devrt.records import Available, Unavailable
@@ -79,6 +80,35 @@ def test_a_file_asks_before_the_plugin_is_loaded(acme, tmp_path):
     file.write_text('acme2_mock = "4"\n')
     with acme().runtime(DEVRT_CONFIG_FILE=str(file)) as runtime:
         assert is_usable(runtime)
+
+
+def test_a_wrong_value_in_a_file_is_an_error_that_names_file_and_key(acme, tmp_path):
+    file = tmp_path / "devrt.toml"
+    file.write_text("acme2_mock = 3\n")
+    installed = acme()
+    installed.add("host")
+    with installed.runtime(DEVRT_CONFIG_FILE=str(file)) as runtime:
+        with pytest.raises(ConfigError, match=r"devrt[.]toml: option 'acme2_mock' takes text"):
+            runtime.get_backend("acme2")
+        assert runtime.decide().chosen.ref.platform == "acme2"
+
+
+@pytest.mark.parametrize(
+    "given", [{"acme2_mock": "4"}, {"mock_num_gpus": 4}, {"mock": True}], ids=str
+)
+def test_the_options_of_a_call_ask_for_simulated_devices(acme, given):
+    with acme().runtime() as runtime:
+        client = runtime.make_client("acme2", given)
+        assert client.platform == "acme2"
+        client.close()
+
+
+@pytest.mark.parametrize(
+    "given", [{"acme2_mock": ""}, {"mock": False, "mock_num_gpus": 4}], ids=str
+)
+def test_the_options_of_a_call_ask_for_the_machines_devices(acme, given):
+    with acme().runtime() as runtime, pytest.raises(BackendUnavailableError, match="no card"):
+        runtime.make_client("acme2", given)
 
 
 def test_a_variable_that_is_no_options_is_read_from_the_environment(acme):

@@ -339,6 +339,13 @@ def test_what_is_neither_a_name_nor_a_client(plugins, backend):
         plugins.runtime().get_backend(backend)
 
 
+@pytest.mark.parametrize("arguments", [(None,), (5,), ("good", 5), ("good", {5: 1}), ("good", [1])])
+def test_what_no_client_can_be_made_of(plugins, arguments):
+    plugins.add("good")
+    with pytest.raises(InvalidTypeError, match=r"named by a string|from names to values"):
+        plugins.runtime().make_client(*arguments)
+
+
 def test_a_client_is_its_own_backend(plugins):
     plugins.add("good")
     with plugins.runtime() as runtime:

@@ -1,5 +1,8 @@
 """The GPU options that come from the environment, and the allocator's configuration."""
 
+import copy
+import pickle
+
 import pytest
 
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
@@ -88,6 +91,7 @@ def test_a_malformed_value_is_named_with_the_form_it_must_have(monkeypatch, valu
     with pytest.raises(ConfigError, match=name) as caught:
         generate_pjrt_gpu_plugin_options()
     assert form in str(caught.value)
+    assert "vmm" not in str(caught.value)  # no client of devrt has it
     assert isinstance(caught.value, ValueError)
 
 
@@ -109,6 +113,14 @@ def test_the_allocators_configuration():
         "BFC",
         "CUDA_ASYNC",
     ]
+
+
+def test_a_configuration_knows_what_it_was_given():
+    given = GpuAllocatorConfig(0, preallocate=True)
+    assert given.given() == {"kind": GpuAllocatorConfig.Kind.DEFAULT, "preallocate": True}
+    assert given == GpuAllocatorConfig()
+    for kept in (pickle.loads(pickle.dumps(given)), copy.copy(given)):
+        assert kept.given() == given.given()
 
 
 @pytest.mark.parametrize(

@@ -6,7 +6,7 @@ import dataclasses
 import enum
 import math
 import os
-from typing import Any
+from typing import Any, Self
 
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 
@@ -20,7 +20,8 @@ _COLLECTIVE = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"
 _ABORT = "XLA_PYTHON_CLIENT_ABORT_COLLECTIVES_ON_FAILURE"
 _TFRT = "XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT"
 
-_ALLOCATORS = ("default", "platform", "bfc", "cuda_async", "vmm")
+_ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
+_OF_XLA = ("vmm",)  # XLA's own client alone has it: no message offers it
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
@@ -33,12 +34,17 @@ class GpuAllocatorConfig:
     kind
         The allocator; ``DEFAULT`` leaves the choice to the client.
     memory_fraction
-        Part of a device's free memory that the allocator may take, above 0. More than 1 is for
-        memory that the host's extends.
+        Part of a device's whole memory that the allocator may take, above 0. devrt's clients take
+        at most 1; XLA's own client takes more, for memory that the host's extends.
     preallocate
         Whether it takes all of that when the client is made.
     collective_memory_size
         Bytes set aside for collective operations; 0 for none.
+
+    Notes
+    -----
+    The defaults are jaxlib's. What is left out counts for nothing with devrt's clients, which
+    preallocate nothing unless that is requested; what is given counts, a default's value too.
 
     Raises
     ------
@@ -60,6 +66,18 @@ class GpuAllocatorConfig:
     memory_fraction: float = 0.75
     preallocate: bool = True
     collective_memory_size: int = 0
+
+    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
+        """Note which arguments are given: a value that is a default's may be meant."""
+        made = super().__new__(cls)
+        names = [field.name for field in dataclasses.fields(cls)]
+        object.__setattr__(made, "_given", frozenset({*names[: len(args)], *kwargs}))
+        return made
+
+    def given(self) -> dict[str, Any]:
+        """Return the arguments that were given, with their values."""
+        names: frozenset[str] = getattr(self, "_given")  # noqa: B009  not a field
+        return {name: getattr(self, name) for name in sorted(names)}
 
     def __post_init__(self) -> None:
         try:
@@ -98,7 +116,7 @@ def generate_pjrt_gpu_plugin_options() -> dict[str, str | int | list[int] | floa
     """
     options: dict[str, Any] = {"platform_name": "cuda"}  # what JAX's own function says
     allocator = os.environ.get(_ALLOCATOR, "").lower() or "default"
-    if allocator not in _ALLOCATORS:
+    if allocator not in _ALLOCATORS + _OF_XLA:
         raise _malformed(_ALLOCATOR, f"one of {', '.join(_ALLOCATORS)}")
     options["allocator"] = allocator
     fraction = _memory_fraction()

@@ -304,14 +304,17 @@ class Config:
     def is_set(self, variable: str) -> bool:
         """Return whether a variable is set; of an option's, whether anything sets the option.
 
-        The option may be one of a plugin that is not loaded: the variable's name tells it. What is
-        wrong with a file or a value is for those to say who read the option.
+        The option may be one of a plugin that is not loaded: the variable's name tells it. A value
+        that is wrong is set: its plugin is used, and refuses it.
         """
         name = option_of(variable)
-        with contextlib.suppress(ConfigError):
+        try:
             if name in self._specs:
                 return bool(self.read(name))
             if name and any(file.values.get(name) for file in self.files()):
+                return True
+        except ConfigError as error:
+            if name and error.data.get("option") == name:
                 return True
         names = (variable, f"JAX_{name.upper()}") if name else (variable,)
         return any(map(self._environ.get, names))

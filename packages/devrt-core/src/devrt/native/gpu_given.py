@@ -55,10 +55,10 @@ OF_JAX = (
     OptionSpec(
         name="mock_num_gpus",
         type=int,
-        default=1,
+        default=None,  # JAX's is 1, which would come before a platform's own number
         minimum=1,
         maximum=MOST_DEVICES,
-        help="JAX's option: how many devices use_mock_gpu_client simulates.",
+        help="JAX's option: how many devices use_mock_gpu_client simulates; 1 unless it is set.",
     ),
 )
 
@@ -119,11 +119,10 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
     chosen |= {name: options[name] for name in _MEMORY if options.get(name) is not None}
     allocator = chosen["allocator"]
     if isinstance(allocator, GpuAllocatorConfig):
-        # Its defaults are jaxlib's, which takes three quarters at once: only what differs counts.
-        defaults = GpuAllocatorConfig()
-        for name in _MEMORY[1:]:
-            if getattr(allocator, name) != getattr(defaults, name):
-                chosen[name] = getattr(allocator, name)
+        # Its defaults are jaxlib's, which takes three quarters at once: only what is given counts.
+        of_config = {n: value for n, value in allocator.given().items() if n in _MEMORY}
+        _check_agreement(of_config, options)
+        chosen |= of_config
         allocator = allocator.kind.name
     chosen["allocator"] = str(getattr(allocator, "name", allocator)).lower()
     if chosen["allocator"] not in _ALLOCATORS:
@@ -135,6 +134,17 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         chosen["memory_fraction"] = _checked_fraction(chosen["memory_fraction"])
     _check_size(chosen.get("collective_memory_size", 0))
     return chosen
+
+
+def _check_agreement(of_config: Mapping[str, Any], options: Mapping[str, Any]) -> None:
+    """Refuse an option that a `GpuAllocatorConfig` beside it has with another value."""
+    for name, value in of_config.items():
+        if options.get(name) not in (None, value):
+            msg = (
+                f"the option {name}={options[name]!r} and {name}={value!r} of the "
+                "GpuAllocatorConfig contradict each other. Give one of them."
+            )
+            raise InvalidArgumentError(msg, option=name)
 
 
 def _checked_fraction(fraction: Any) -> float:
@@ -198,6 +208,12 @@ def _joined(numbers: Any) -> str:
 def nodes_of(options: Mapping[str, Any], simulated: int = 1) -> tuple[int, int]:
     """Return which of how many processes this is; ``simulated`` are as many as are left out."""
     number, count = options.get("node_id"), options.get("num_nodes")
+    if simulated > 1 and count not in (None, simulated):
+        msg = (
+            f"num_nodes is {count}, and the simulated devices are of {simulated} nodes. Leave "
+            "num_nodes out, or simulate the devices of one node, which every process then has."
+        )
+        raise InvalidArgumentError(msg, option="num_nodes")
     found = (0 if number is None else number, simulated if count is None else count)
     if not all(-_MOST_NODES <= each <= _MOST_NODES for each in found):
         msg = f"node_id and num_nodes are out of range: {found[0]} of {found[1]}."

@@ -35,6 +35,9 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] 
     given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
     count = options.get("mock_num_gpus")
     is_requested = options.get("mock") or options.get("use_mock_gpu_client")
+    if options.get("mock") is False:
+        _check_none_given(given)
+        return None
     if given is not None and given != "":
         return _parsed(str(given), "mock_gpu_topology")
     if configured and not (is_requested and count is not None):
@@ -42,6 +45,15 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] 
     if is_requested:
         return 1, _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
     return None
+
+
+def _check_none_given(topology: Any) -> None:
+    if topology:
+        msg = (
+            f"mock=False and mock_gpu_topology={topology!r} contradict each other. Leave one out: "
+            "simulated devices are made where a topology is given."
+        )
+        raise InvalidArgumentError(msg, option="mock")
 
 
 def _configured_topology(text: str, option: str) -> tuple[int, int]:

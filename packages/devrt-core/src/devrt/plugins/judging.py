@@ -27,9 +27,11 @@ SIMULATED = Available("simulated")
 _ASK = ("mock", "use_mock_gpu_client", "mock_gpu_topology")  # as jaxlib and JAX name them
 
 
-def asks_for_simulated(options: Mapping[str, Any]) -> bool:
-    """Return whether a client's options, given by a call, ask for simulated devices."""
-    return any(options.get(name) for name in _ASK)
+def asks_for_simulated(options: Mapping[str, Any], platform: str) -> bool:
+    """Return whether a client's options, given by a call, request simulated devices."""
+    if options.get("mock") is False:
+        return False
+    return any(options.get(name) for name in (*_ASK, f"{platform}_mock"))
 
 
 def broken_by(ref: PluginRef, error: PluginError, phase: str) -> Broken:

@@ -2,13 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
 from devrt._config.layers import Config
 from devrt._support.record import replaced
 from devrt.plugins import Candidate, Decision, Policy, parse_platforms, select
 
-__all__ = ["Find", "configured_names", "configured_policy", "decide", "requested_policy"]
+__all__ = [
+    "Find",
+    "checked_request",
+    "configured_names",
+    "configured_policy",
+    "decide",
+    "requested_policy",
+]
 
 Find = Callable[[tuple[str, ...]], tuple[Candidate, ...]]
 """Returns the candidates that can serve one of the names; all, if there are none."""
@@ -43,6 +51,25 @@ def configured_policy(config: Config) -> Policy:
         allow_experimental=experimental.value,
         origins=tuple((field, where) for field, where in origins.items() if where),
     )
+
+
+def checked_request(platform: object, options: object) -> dict[str, Any]:
+    """Return the options of a call that makes a client of a platform.
+
+    Raises `InvalidTypeError` where the platform is no text, or the options are not named.
+    """
+    if not isinstance(platform, str):
+        from devrt.runtime import failures  # only where something failed
+
+        raise failures.no_name(platform)
+    given = {} if options is None else options
+    if not isinstance(given, Mapping) or not all(isinstance(name, str) for name in given):
+        from devrt.runtime import failures  # only where something failed
+
+        raise failures.no_options(platform, given)
+    # As many devices of a call are simulated ones; configured, the number alone requests nothing.
+    is_counted = given.get("mock_num_gpus") is not None and given.get("mock") is None
+    return {**given, "mock": True} if is_counted else dict(given)
 
 
 def requested_policy(platform: str) -> Policy:

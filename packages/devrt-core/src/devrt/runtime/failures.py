@@ -43,6 +43,8 @@ __all__ = [
     "invalid_backend",
     "nameless",
     "no_default",
+    "no_name",
+    "no_options",
     "not_served",
     "noted",
     "requested",
@@ -56,6 +58,21 @@ _Error = TypeVar("_Error", bound=DevrtError)
 def invalid_backend(given: object) -> InvalidTypeError:
     """Return the error for a backend argument that is neither a name nor a client."""
     msg = f"a backend is named by a string or given as a client, not as {given!r}."
+    return InvalidTypeError(msg)
+
+
+def no_name(given: object) -> InvalidTypeError:
+    """Return the error for a platform to make a client of that is no name."""
+    msg = f"a client is made of a platform that is named by a string, not of {given!r}."
+    return InvalidTypeError(msg)
+
+
+def no_options(platform: str, given: object) -> InvalidTypeError:
+    """Return the error for a client's options that are no mapping from names."""
+    msg = (
+        f"the options of a {platform} client are a mapping from names to values, as "
+        f"{{'mock': True}}, not {given!r}."
+    )
     return InvalidTypeError(msg)
 
 

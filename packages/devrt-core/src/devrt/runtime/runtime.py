@@ -33,6 +33,7 @@ from devrt.plugins.loading.faults import contract_error
 from devrt.probing.preflight import Preflight
 from devrt.runtime.choice import (
     Find,
+    checked_request,
     configured_names,
     configured_policy,
     decide,
@@ -242,20 +243,24 @@ class Runtime:
         ------
         SelectionError, BackendInitializationError, PluginBusyError
             As `get_backend`; the last one too if the factory that would make it is the caller.
+        InvalidTypeError
+            If the platform is no text, or the options are no mapping from names.
         """
         self._clients.check_process()
+        given = checked_request(platform, options)
         requested = requested_policy(platform)
-        given = options or {}
-        ref = self._simulated(requested.platforms) if asks_for_simulated(given) else None
+        ref = self._simulated(requested.platforms, given)
         if ref is None:
             found = self.plugins.candidates(requested.platforms, regardless=True)
             found = without_callers(found) if installed else found
             ref = self._chosen(platform, select(found, requested))
         return self._clients.make(self.plugins.resolve(ref), given)
 
-    def _simulated(self, names: Sequence[str]) -> PluginRef | None:
-        """Return the first plugin that simulates its devices, whatever the machine has."""
-        for ref in self.plugins.refs_for(names):
+    def _simulated(self, names: Sequence[str], given: Mapping[str, Any]) -> PluginRef | None:
+        """Return the first plugin that simulates its devices as a call requests."""
+        for ref in self.plugins.refs_for(names) if given else ():
+            if not asks_for_simulated(given, ref.platform):
+                continue
             factory = self.plugins.load(ref).client_factory()
             if factory is not None and factory.simulates:
                 return ref
