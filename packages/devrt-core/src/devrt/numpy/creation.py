@@ -8,6 +8,7 @@ argument is taken as it is.
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -31,6 +32,7 @@ from devrt.errors import InvalidTypeError
 from devrt.numpy import staged
 from devrt.numpy.host_dtypes import held_dtype, narrowed
 from devrt.numpy.limits import dtype_beside, dtype_for
+from devrt.numpy.made_on_host import made
 from devrt.programs.constraints import with_sharding_constraint
 from devrt.sharding import Sharding
 from devrt.tracing import as_value, inexact, is_tracing, result_type
@@ -64,8 +66,8 @@ __all__ = [
 def _staged(value: Any, device: Any) -> Array:
     """Return a value of the trace; a sharding is a constraint of its program."""
     is_stated = isinstance(device, Sharding)
-    made: Array = with_sharding_constraint(value, device) if is_stated else value
-    return made
+    staged_value: Array = with_sharding_constraint(value, device) if is_stated else value
+    return staged_value
 
 
 def _are_devices(object: Any) -> bool:
@@ -133,13 +135,13 @@ def array(
     has_dtype = hasattr(object, "dtype")
     wanted = _dtype(dtype, "array") or held_dtype(object)
     host = as_host_array(object, wanted, "devrt.numpy.array")
-    made = _placed(host if has_dtype else narrowed(host, wanted), device)
-    return _made_of(object, dtype, made)
+    placed = _placed(host if has_dtype else narrowed(host, wanted), device)
+    return _made_of(object, dtype, placed)
 
 
-def _made_of(object: Any, dtype: Any, made: Array) -> Array:
+def _made_of(object: Any, dtype: Any, placed: Array) -> Array:
     """Return what was made of a value: of one of Python's numbers it gives way to others."""
-    return weakened(made) if dtype is None and type(object) in WEAK else made
+    return weakened(placed) if dtype is None and type(object) in WEAK else placed
 
 
 def _of_values(object: Any, dtype: np.dtype[Any] | None) -> Any:
@@ -188,10 +190,12 @@ def full(
         If the dtype does not hold ``fill_value``, or it has elements that are missing.
     """
     if is_tracing():
-        return _staged(staged.full(shape, fill_value, _dtype(dtype, "full")), device)
-    host = filled(shape, fill_value, _dtype(dtype, "full"), "devrt.numpy.full")
-    made = _placed(host if hasattr(fill_value, "dtype") else narrowed(host, dtype), device)
-    return _made_of(fill_value, dtype, made)
+        given = (shape, fill_value, _dtype(dtype, "full"))
+        return _staged(made("full", device, staged.full, *given), device)
+    operation = "devrt.numpy.full"
+    host = made("full", device, filled, shape, fill_value, _dtype(dtype, "full"), operation)
+    placed = _placed(host if hasattr(fill_value, "dtype") else narrowed(host, dtype), device)
+    return _made_of(fill_value, dtype, placed)
 
 
 def zeros(
@@ -201,7 +205,7 @@ def zeros(
     target = dtype_beside(shape, dtype, "zeros")
     if is_tracing():
         return full(shape, 0, target, device=device)
-    return _placed(np.zeros(shape, target), device)
+    return _placed(made("zeros", device, np.zeros, shape, target), device)
 
 
 def ones(
@@ -211,7 +215,7 @@ def ones(
     target = dtype_beside(shape, dtype, "ones")
     if is_tracing():
         return full(shape, 1, target, device=device)
-    return _placed(np.ones(shape, target), device)
+    return _placed(made("ones", device, np.ones, shape, target), device)
 
 
 def empty(
@@ -252,9 +256,8 @@ def full_like(
         return filled_like(x, fill_value, _dtype(dtype, "full_like") or x.dtype)
     like: Any = x if type(x) is Array else np.asarray(x)
     own = like.dtype if hasattr(x, "dtype") else narrowed(like, dtype).dtype
-    host = filled(
-        like.shape, fill_value, _dtype(dtype, "full_like") or own, "devrt.numpy.full_like"
-    )
+    given = (like.shape, fill_value, _dtype(dtype, "full_like") or own, "devrt.numpy.full_like")
+    host = made("full_like", device, filled, *given)
     return _placed(host, device)
 
 
@@ -295,7 +298,7 @@ def arange(
     """Make evenly spaced values within ``[start, stop)``, by NumPy's rules."""
     first, last = (0, start) if stop is None else (start, stop)
     bounds = [staged.checked_bound(each) for each in (first, last, 1 if step is None else step)]
-    host = np.arange(*bounds, dtype=_dtype(dtype, "arange"))
+    host = made("arange", device, partial(np.arange, dtype=_dtype(dtype, "arange")), *bounds)
     if is_tracing():
         return _staged(staged.progression(narrowed(host, dtype)), device)
     return _placed(narrowed(host, dtype), device)
@@ -317,12 +320,13 @@ def linspace(
     Of arrays, in a new dimension ``axis``. With ``retstep`` also return the distance.
     """
     if all(isinstance(each, bool | int | float | complex) for each in (start, stop)):
-        host, step = np.linspace(
-            start, stop, num, endpoint, retstep=True, dtype=_dtype(dtype, "linspace")
-        )
+        spaced = partial(np.linspace, retstep=True, dtype=_dtype(dtype, "linspace"))
+        host, step = made("linspace", device, spaced, start, stop, num, endpoint)
         host = narrowed(host, dtype)
-        made = _staged(as_value(host), device) if is_tracing() else _placed(host, device)
-        return (made, float(step) if not isinstance(step, complex) else step) if retstep else made
+        placed = _staged(as_value(host), device) if is_tracing() else _placed(host, device)
+        if not retstep:
+            return placed
+        return placed, float(step) if not isinstance(step, complex) else step
     from devrt import numpy
 
     given = _dtype(dtype, "linspace") or inexact(result_type(start, stop)[0])
@@ -345,7 +349,7 @@ def eye(
     if is_tracing():
         columns = N if M is None else M
         return _staged(staged.below_diagonal(N, columns, k, target, "EQ"), device)
-    return _placed(np.eye(N, M, k, target), device)
+    return _placed(made("eye", device, np.eye, N, M, k, target), device)
 
 
 def identity(n: int, dtype: DTypeLike | None = None) -> Array:
@@ -363,9 +367,9 @@ def tri(
     target = _dtype(dtype, "tri") or np.dtype(np.float32)
     if is_tracing():
         columns = N if M is None else M
-        made: Array = staged.below_diagonal(N, columns, k, target, "LE")
-        return made
-    return _placed(np.tri(N, M, k, target))
+        below: Array = staged.below_diagonal(N, columns, k, target, "LE")
+        return below
+    return _placed(made("tri", None, np.tri, N, M, k, target))
 
 
 def frombuffer(
