@@ -39,6 +39,21 @@ def devices(vendor, kept):
         yield found
 
 
+WRONG_SIZES = [
+    {"grid": True},
+    {"grid": b"\x01"},
+    {"block": (1, np.True_)},
+    {"shared_bytes": True},
+]
+
+
+@pytest.mark.parametrize("given", WRONG_SIZES, ids=str)
+def test_truth_values_and_bytes_are_no_sizes(devices, module, given):
+    x = put(1, devices[0])
+    with pytest.raises(InvalidTypeError, match=next(iter(given))):
+        module["add"](x, x, OUT, ONE, **(SIZES | given))
+
+
 def put(number, device):
     return devrt.device_put(np.full(COUNT, number, np.int32), device)
 
@@ -126,8 +141,8 @@ BAD_SIZES = {
     "words": ({"grid": "many"}, "grid must hold integers"),
     "fraction": ({"grid": 1.5}, "grid must hold integers .*not a value of type float"),
     "wide": ({"grid": 1 << 64}, "grid must hold integers of at most 64 bits[.]"),
-    "set": ({"grid": {1, 2}}, "grid must be an int or a sequence of ints, not of type set"),
-    "dict": ({"block": {1: 2}}, "block must be an int or a sequence of ints, not of type dict"),
+    "set": ({"grid": {1, 2}}, "grid must be an int or a sequence of ints, not {{"),
+    "dict": ({"block": {1: 2}}, "block must be an int or a sequence of ints, not {{1: 2}}"),
     "grid.y": ({"grid": (1, 70000)}, "grid.y is 70000.*at most 65535"),
     "block.x": ({"block": 2048}, "block.x is 2048.*at most 1024"),
     "threads": ({"block": (512, 4)}, "threads of a block is 2048.*at most 1024"),

@@ -70,6 +70,17 @@ def test_a_group_is_made_of_a_list_of_devices(client, chosen):
         client.collectives(chosen)
 
 
+def test_a_set_has_no_order_of_ranks(client, devices):
+    with pytest.raises(InvalidTypeError, match="devices must be a list"):
+        client.collectives(set(devices))
+
+
+@pytest.mark.parametrize("timeout", ["a", None, -1, 0, float("nan"), float("inf")])
+def test_a_timeout_is_checked_where_nothing_is_waited_for(client, timeout):
+    with pytest.raises((InvalidTypeError, InvalidArgumentError), match="timeout must be"):
+        client.collectives(timeout=timeout)
+
+
 def test_a_group_is_made_of_any_iterable_of_devices(client, devices):
     assert client.collectives(np.array(devices)).devices == tuple(devices)
     assert client.collectives(iter(devices)).size == len(devices)
@@ -82,6 +93,9 @@ def test_a_group_is_made_of_any_iterable_of_devices(client, devices):
         lambda group, x: group.all_gather(5),
         lambda group, x: group.broadcast(x, "0"),
         lambda group, x: group.broadcast(x, 0.5),
+        lambda group, x: group.broadcast(x, True),
+        lambda group, x: group.all_gather(x, tiled="x"),
+        lambda group, x: group.reduce_scatter(x, tiled=5),
         lambda group, x: group.permute(x, None),
         lambda group, x: group.permute(x, [(0,)]),
         lambda group, x: group.permute(x, [(0.7, 1)]),

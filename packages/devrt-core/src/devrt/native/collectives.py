@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 import operator
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence, Set
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -24,6 +24,7 @@ from devrt.errors import (
 )
 from devrt.native.gpu_simulation import is_simulated
 from devrt.native.references import resolve
+from devrt.native.timeouts import checked_milliseconds
 
 if TYPE_CHECKING:
     from devrt.contract import Device
@@ -100,6 +101,7 @@ class DeviceCollectives(Collectives):
 
     def all_gather(self, values: Sequence[Any], *, tiled: bool = False) -> list[Any]:
         """Give every rank the arrays of all; see `devrt.contract.Collectives.all_gather`."""
+        _check_truth(tiled, "tiled", "all_gather")
         buffers = self._buffers(values, "all_gather")
         shape = tuple(buffers[0].shape)
         if not tiled:
@@ -112,6 +114,7 @@ class DeviceCollectives(Collectives):
         self, values: Sequence[Any], op: str = "sum", *, tiled: bool = False
     ) -> list[Any]:
         """Combine, and divide the result; see `devrt.contract.Collectives.reduce_scatter`."""
+        _check_truth(tiled, "tiled", "reduce_scatter")
         buffers = self._buffers(values, "reduce_scatter")
         shape = tuple(buffers[0].shape)
         part = self._part(shape, "reduce_scatter")
@@ -266,6 +269,7 @@ def collectives_member(reference: str, simulator: str) -> Callable[..., Any]:
         self: Any, devices: Sequence[Device] | None = None, *, timeout: float = 300.0
     ) -> DeviceCollectives:
         """Return the group of some devices; see `devrt.contract.Client.collectives`."""
+        milliseconds = checked_milliseconds(timeout)
         library: CollectiveLibrary = resolve(reference)
         chosen = self.local_devices() if devices is None else _own(self, devices)
         named = library.library.named()
@@ -276,7 +280,7 @@ def collectives_member(reference: str, simulator: str) -> Callable[..., Any]:
             if any(device.process_index != self.process_index() for device in chosen):
                 from devrt.native.group_span import join  # not at the top: few processes need it
 
-                group, span = join(native, self, chosen, (path, library.prefix), timeout)
+                group, span = join(native, self, chosen, (path, library.prefix), milliseconds)
                 return DeviceCollectives(group, chosen, span)
             group = native._connect(chosen, path, library.prefix)
         except DevrtError as error:
@@ -292,7 +296,7 @@ def collectives_member(reference: str, simulator: str) -> Callable[..., Any]:
 
 def _own(client: Any, devices: Any) -> list[Device]:
     known = client.devices()
-    if not isinstance(devices, Iterable):
+    if not isinstance(devices, Iterable) or isinstance(devices, Set | Mapping):  # ranks have order
         msg = f"collectives failed: devices must be a list of devices, not {devices!r}."
         raise InvalidTypeError(msg, operation="collectives", platform=client.platform)
     chosen = list(devices)
@@ -312,12 +316,17 @@ def _own(client: Any, devices: Any) -> list[Device]:
     raise InvalidArgumentError(msg, operation="collectives", platform=client.platform)
 
 
+def _check_truth(given: Any, name: str, kind: str) -> None:
+    if not isinstance(given, bool | np.bool_):
+        msg = f"{kind} failed: {name} is True or False, not {given!r}."
+        raise InvalidTypeError(msg, operation=kind)
+
+
 def _whole(number: Any, kind: str) -> int:
-    try:
+    if hasattr(number, "__index__") and not isinstance(number, bool):
         return operator.index(number)
-    except TypeError:
-        msg = f"{kind} failed: a rank is a whole number, not {number!r}."
-        raise InvalidTypeError(msg, operation=kind) from None
+    msg = f"{kind} failed: a rank is a whole number, not {number!r}."
+    raise InvalidTypeError(msg, operation=kind)
 
 
 def _pairs(pairs: Any) -> list[tuple[int, int]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import atexit
 import hashlib
-import math
 import os
 import threading
 import time
@@ -23,7 +22,6 @@ from devrt.errors import (
     DistributedError,
     ForkedError,
     InvalidArgumentError,
-    InvalidTypeError,
 )
 from devrt.native.nodes import next_round
 
@@ -51,7 +49,7 @@ def join(
     client: Any,
     devices: Sequence[Device],
     source: tuple[str, str],
-    timeout: float,
+    milliseconds: int,
 ) -> tuple[Any, GroupSpan]:
     """Connect devices of this process with those of others, each of which calls this.
 
@@ -65,15 +63,14 @@ def join(
         The device of each rank.
     source
         The path of the vendor's library, and what the names of its functions begin with.
-    timeout
-        Seconds to wait for the other processes.
+    milliseconds
+        How long to wait for the other processes.
 
     Returns
     -------
     tuple
         The native group, and what it knows of the other processes.
     """
-    milliseconds = _milliseconds(timeout)
     store, me = _store_of(client, devices), client.process_index()
     ranks = tuple(i for i, device in enumerate(devices) if device.process_index == me)
     local = [devices[rank] for rank in ranks]
@@ -218,15 +215,3 @@ def _call(function: Callable[..., Any], *arguments: Any) -> Any:
         kind = DeadlineExceededError if "DEADLINE_EXCEEDED" in str(error) else DistributedError
         msg = f"collectives could not meet the other processes: {type(error).__name__}: {error}."
         raise kind(msg, operation="collectives") from error
-
-
-def _milliseconds(timeout: Any) -> int:
-    try:
-        seconds = math.fsum((timeout,))  # refuses text, which float() would read
-    except (TypeError, OverflowError):
-        msg = f"timeout must be a number of seconds, not {timeout!r}."
-        raise InvalidTypeError(msg, operation="collectives") from None
-    if not 0 < seconds <= 1e7:
-        msg = f"timeout must be above 0 seconds and at most 10000000, not {timeout!r}."
-        raise InvalidArgumentError(msg, operation="collectives")
-    return max(1, round(seconds * 1000))

@@ -219,7 +219,7 @@ class Kernel:
         return KernelCall.of(self._key, parameters, *given)
 
     def _check_shared(self, shared_bytes: int) -> None:
-        if not hasattr(shared_bytes, "__index__"):
+        if not hasattr(shared_bytes, "__index__") or _is_truth(shared_bytes):
             msg = f"launch of {self.name!r} failed: shared_bytes must be an int: {shared_bytes!r}."
             raise InvalidTypeError(msg, operation="launch")
         if not 0 <= shared_bytes < _MOST_SHARED:
@@ -348,10 +348,17 @@ def _is_passed(value: np.generic) -> bool:
 
 
 def _sizes(given: int | Sequence[int], name: str) -> tuple[int, ...]:
-    if isinstance(given, Mapping | Set):  # which have no order, or not that of sizes
-        msg = f"{name} must be an int or a sequence of ints, not of type {type(given).__name__}."
+    # Sets have no order, mappings not that of sizes, and bytes are numbers that nobody meant.
+    is_refused = isinstance(given, Mapping | Set | bytes | bytearray)
+    sizes = tuple(given) if isinstance(given, Iterable) else (given,)
+    if is_refused or any(map(_is_truth, sizes)):
+        msg = f"{name} must be an int or a sequence of ints, not {given!r}."
         raise InvalidTypeError(msg, operation="launch")
-    return tuple(given) if isinstance(given, Iterable) else (given,)
+    return sizes
+
+
+def _is_truth(value: Any) -> bool:
+    return isinstance(value, bool | np.bool_)
 
 
 def _array_of(buffer: Any) -> Any:
