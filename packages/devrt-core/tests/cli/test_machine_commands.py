@@ -140,6 +140,23 @@ def test_simulated_devices_are_shown_in_place_of_the_machines(run, command):
     assert [row["id"] for row in rows] == [0, 1, 2]
 
 
+@pytest.mark.parametrize("interval", ["nan", "inf", "1e300", "0"])
+def test_what_no_wait_can_last_is_refused_before_anything_is_drawn(run, interval):
+    done = run(REPORTS, "top", "--interval", interval)
+    assert done.exit_code == 2
+    assert "Invalid value for '--interval'" in done.stderr
+    assert not done.stdout
+
+
+@pytest.mark.parametrize("given", [(), ("--json",)], ids=str)
+def test_topo_ends_with_an_error_where_a_backend_fails(run, plugins, given):
+    plugins.add("other", make="raise OSError('driver too old')")
+    done = run(REPORTS, "topo", *given)
+    assert done.exit_code == 1
+    assert "driver too old" in done.output
+    assert "one" in done.stdout
+
+
 @pytest.mark.parametrize("options", ["()", MOCK])
 def test_a_platform_without_simulated_devices_says_so(run, options):
     done = run(REPORTS, "top", "--mock", "one:2", options=Code(options))

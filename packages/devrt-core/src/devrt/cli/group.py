@@ -30,6 +30,16 @@ json_option = click.option("--json", "as_json", is_flag=True, help="Print JSON."
 platform_option = click.option("--platform", help="Only this platform's devices.")
 
 
+_LONGEST = 1e6  # seconds; what a sleep takes is not much more
+
+
+def _checked_interval(context: click.Context, option: click.Parameter, value: float) -> float:
+    if not value <= _LONGEST:  # nor NaN, of which no comparison with a bound is true
+        msg = f"{value} is not in the range x<={_LONGEST:.0f}."
+        raise click.BadParameter(msg, context, option)
+    return value
+
+
 def interval_option(what: str) -> Callable[[F], F]:
     """Return the option for the seconds that lie between two of what a command shows."""
     return click.option(
@@ -37,6 +47,7 @@ def interval_option(what: str) -> Callable[[F], F]:
         default=2.0,
         show_default=True,
         type=click.FloatRange(min=0.1),
+        callback=_checked_interval,
         help=f"Seconds from one {what} to the next.",
     )
 

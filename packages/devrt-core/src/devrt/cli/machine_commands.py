@@ -56,6 +56,7 @@ def topo(platform: str | None, mock: str | None, as_json: bool) -> None:
     """Show how the devices that are attached here are connected, and which processors are near.
 
     Links are as the vendor's library reports them; where there are none, the way over the PCI bus.
+    The exit status is 1 if a backend failed, else 0.
     """
     from devrt.cli import topo as _topo
 
@@ -65,6 +66,8 @@ def topo(platform: str | None, mock: str | None, as_json: bool) -> None:
         print_json(found)
     else:
         _topo.show(found)
+    if found["failures"]:
+        click.get_current_context().exit(1)
 
 
 @click.command(short_help="Examine every plugin; say what is wrong and what to do.")

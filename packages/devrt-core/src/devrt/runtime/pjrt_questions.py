@@ -9,7 +9,11 @@ from typing import Any
 from devrt.contract import Client
 from devrt.errors import DevrtError, PluginError, UnimplementedError
 from devrt.plugins import LibraryBackend, PluginRef, PluginRegistry
-from devrt.plugins.discovery.known import advice_for_topologies, wheels_for
+from devrt.plugins.discovery.known import (
+    advice_for_topologies,
+    has_topology_extra,
+    wheels_for,
+)
 from devrt.plugins.discovery.refs import normalized
 from devrt.records import TopologyFactory
 from devrt.runtime.choice import requested_policy
@@ -158,7 +162,9 @@ def _undescribed(plugins: PluginRegistry, name: str) -> UnimplementedError:
         for ref, _ in plugins.topologies(platform)[:1]
     ]
     others = ", ".join(able) or "none"
-    wheels = _advice(wheels_for(name))  # what is installed of them is not enough
+    missing = _missing_wheels(name)
+    # What is installed of them is not enough, but may have an extra that describes topologies.
+    wheels = _advice([w for w in wheels_for(name) if w in missing or has_topology_extra(w)])
     msg = (
         f"no installed plugin describes topologies of platform {name!r}. Install one that does"
         f"{wheels and ': '}{wheels}, or name another platform. Platforms with topologies: {others}."

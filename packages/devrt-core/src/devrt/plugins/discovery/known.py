@@ -11,6 +11,7 @@ __all__ = [
     "advice_for_topologies",
     "command_for",
     "command_for_module",
+    "has_topology_extra",
     "known_topologies",
     "platform_with_option",
     "wheels_for",
@@ -58,6 +59,11 @@ def command_for(wheel: str) -> str:
 def advice_for(wheel: str) -> str:
     """Return the same for a message."""
     return how_to_install(*_with_it(wheel))
+
+
+def has_topology_extra(wheel: str) -> bool:
+    """Return whether an extra of a wheel describes devices that are not here."""
+    return _with_it(wheel, "describe", "install")[0] != wheel
 
 
 def advice_for_topologies(wheel: str) -> str:
