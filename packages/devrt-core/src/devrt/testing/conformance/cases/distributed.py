@@ -43,7 +43,7 @@ def _served_store() -> Iterator[tuple[int, str]]:
 
 _NODE = """
 from multiprocessing.managers import BaseManager
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, InvalidArgumentError, UnimplementedError
 from devrt.testing.conformance.store import METHODS
 class Manager(BaseManager): pass
 Manager.register("store", exposed=METHODS)
@@ -52,7 +52,12 @@ def say(**what): print(json.dumps(what), flush=True)
 try:
     client = subject.make_client(node_id=NODE, num_nodes=NODES, distributed_client=store)
 except DevrtError as error:
-    say(refused=f"{type(error).__name__}: {error}"); sys.exit()
+    names = ("num_nodes", "node_id", "distributed_client")
+    is_about_them = any(name in str(error) for name in names)
+    found = (error, error.__cause__)  # the runtime wraps what a factory raises
+    is_typed = any(isinstance(each, UnimplementedError) for each in found) or (
+        isinstance(error, InvalidArgumentError) and is_about_them)
+    say(refused=f"{type(error).__name__}: {error}", is_typed=is_typed); sys.exit()
 local = client.local_devices()
 """
 
@@ -84,13 +89,19 @@ again.close()
 
 
 def _nodes(subject: Subject) -> list[dict[str, Any]]:
-    """Return what each of several processes has seen. Not applicable where there are none."""
+    """Return what each of several processes has seen.
+
+    Not applicable where there are none, as the factory of each says by a typed refusal: a factory
+    that breaks makes no clients either.
+    """
     came = _answers(subject)
-    refusals = [each["refused"] for each in came if "refused" in each]
-    if len(refusals) == NODES:
-        not_applicable(f"its factory takes no num_nodes: {refusals[0]}")
+    refusals = [each for each in came if "refused" in each]
+    if len(refusals) == NODES and all(each["is_typed"] for each in refusals):
+        not_applicable(f"its factory takes no num_nodes: {refusals[0]['refused']}")
     if refusals:
-        raise Failure(f"clients of {NODES} processes", f"{len(refusals)} refusals: {refusals[0]}")
+        wanted = f"clients of {NODES} processes; or in each UnimplementedError, or "
+        wanted += "InvalidArgumentError that names num_nodes"
+        raise Failure(wanted, f"{len(refusals)} refusals: {refusals[0]['refused']}")
     if all(each.get("index") == 0 for each in came):
         not_applicable("its factory knows no num_nodes: each process is by itself")
     return came

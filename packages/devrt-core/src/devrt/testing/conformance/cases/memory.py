@@ -20,6 +20,7 @@ from devrt.testing.conformance.material import (
 from devrt.testing.conformance.subject import Subject
 
 MIB = 1 << 20
+_MOST_FILLED = 4 << 30
 X = np.arange(6, dtype=np.float32).reshape(2, 3)
 NO_TARGET = "Client.buffer_from_pyval: raises InvalidArgumentError if device is none of these"
 
@@ -229,6 +230,33 @@ def out_of_memory_leaves_nothing(subject: Subject) -> None:
             put(subject, source, device)
     _nothing_remains(subject, device, stats, live)
     put(subject, np.ones(MIB, np.uint8), device).block_until_ready()
+
+
+@case(
+    "memory",
+    "memory that is filled piece by piece ends as out of memory, and is of use after a release",
+    contract="Client.buffer_from_pyval: raises OutOfMemoryError if the memory is full.",
+    deadline=60.0,
+    alone=True,
+)
+def filled_memory_is_of_use_again(subject: Subject) -> None:
+    device = subject.device
+    limit = int((device.memory_stats() or {}).get("bytes_limit", 0))
+    require(limit > 0, "the device's statistics have no bytes_limit")
+    require(limit <= _MOST_FILLED, f"its {limit} bytes are more than a case fills: use simulated")
+    bound_address_space()
+    piece = np.broadcast_to(np.uint8(3), (max(limit // 16, 1),))
+    kept: list[Buffer] = []
+    for _ in range(3):
+        with expect_error(OutOfMemoryError):
+            while len(kept) <= 20:  # each is of one sixteenth
+                kept.append(put(subject, piece, device).block_until_ready())
+        expect(len(kept) >= 8, expected="half of the memory filled", came=f"{len(kept)} of 16")
+        expect_equal(kept[0], piece, "what was put first")
+        for buffer in kept:
+            buffer.delete()
+        kept.clear()
+        expect_equal(put(subject, piece, device), piece, "what is put after the release")
 
 
 def bound_address_space(statm: str = "/proc/self/statm") -> None:

@@ -32,6 +32,8 @@ WAIT += "raise its error"
 FAILED = "Buffer: every member that looks at the data waits for the ready event, and raises its "
 FAILED += "error if the work that was to fill the buffer failed"
 X = np.arange(8, dtype=np.float32)
+_COPIED = (16 << 20, 1 << 20, 1 << 12)  # bytes
+_LONG = 0.03  # seconds
 _names = itertools.count()
 
 
@@ -74,6 +76,36 @@ def _late(subject: Subject) -> tuple[LoadedExecutable, Array, float]:
             return executable, matrix, seconds
         steps = int(steps * max(2.0, 0.5 / max(seconds, 1e-3)))
     not_applicable(f"no program here takes long enough to be seen running ({seconds:.3f} s)")
+
+
+@case("transfer", "is_ready does not wait for copies that are under way", contract=IS_READY,
+      deadline=60)  # fmt: skip
+def looking_does_not_wait(subject: Subject) -> None:
+    require(subject.client.capabilities.asynchronous, "its client is not asynchronous")
+    # Small ones too: allocations may take longer than what is copied.
+    size = next((size for size in _COPIED if _look(subject, size)[1] > _LONG), None)
+    if size is None:
+        not_applicable("no copies here take long enough to be looked at")
+    looks = []
+    for _ in range(5):
+        looked, left = _look(subject, size)
+        if looked < left / 2:
+            return
+        looks.append(f"{looked:.3f} s of {left:.3f} s")
+    raise Failure("is_ready() that does not wait", f"it took {', '.join(looks)}")
+
+
+def _look(subject: Subject, size: int) -> tuple[float, float]:
+    """Return how long a look at copies of copies takes, and how long they take from there."""
+    memory = subject.device.default_memory()
+    made = [put(subject, np.zeros(size, np.uint8), subject.device)]
+    for _ in range(24):
+        made.append(made[-1].copy_to_memory(memory, may_alias=False))
+    started, began = time.perf_counter(), clock()
+    made[-1].is_ready()
+    looked = clock() - began
+    made[-1].block_until_ready()
+    return looked, time.perf_counter() - started
 
 
 @case("execute", "a result is not ready while its program runs, and ready after it",

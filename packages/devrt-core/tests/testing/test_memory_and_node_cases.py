@@ -1,0 +1,99 @@
+"""Clients whose memory does not end as out of memory, whose looks wait, whose factories break."""
+
+import textwrap
+
+import pytest
+
+from devrt.testing.conformance import Status, conform
+
+pytest.importorskip("devrt_acme", reason="needs the example backend")
+
+ACME = """
+import time
+
+import numpy as np
+
+from devrt.contract import Capabilities
+from devrt.errors import InternalError, InvalidArgumentError, OutOfMemoryError, UnimplementedError
+from devrt_acme.client import AcmeBuffer, AcmeClient, AcmeDevice
+
+class Small(AcmeClient):
+    platform = "one"
+    ERROR, KEPT = OutOfMemoryError, False
+
+    def buffer_from_pyval(self, argument, device=None, *given, **named):
+        total = sum(buffer.nbytes for buffer in self._live())
+        size = np.asarray(argument).nbytes
+        if total + size > 1 << 20:
+            raise self.ERROR("the memory is full.")
+        made = super().buffer_from_pyval(argument, device, *given, **named)
+        if self.KEPT:  # as where nothing that is released is given back
+            self.__dict__.setdefault("_kept", []).append(made.clone())
+        return made
+
+def memory_stats(self):
+    return {"bytes_in_use": 0, "bytes_limit": 1 << 20}
+
+AcmeDevice.memory_stats = memory_stats
+
+class Slow(AcmeClient):
+    platform = "one"
+    capabilities = property(lambda self: Capabilities.of(self, asynchronous=True))
+
+def is_ready(self):
+    time.sleep(self.LOOK)
+    return True
+
+def block_until_ready(self):
+    time.sleep(max(0.0, 0.1 - self.LOOK))
+    return self
+
+AcmeBuffer.is_ready, AcmeBuffer.block_until_ready = is_ready, block_until_ready
+AcmeBuffer.LOOK = 0.0
+"""
+
+
+def result(plugins, case, make, platform="one"):
+    body = textwrap.dedent(make)
+    plugins.add(platform, extra=ACME, make=body)
+    (found,) = conform(f"{platform}@fake-{platform}", cases=[case]).results
+    return found
+
+
+@pytest.mark.parametrize(
+    ("fault", "came"),
+    [
+        ("pass", ""),
+        ("Small.ERROR = InternalError", "InternalError: the memory is full"),
+        ("Small.KEPT = True", " of 16"),
+    ],
+    ids=["none", "another error", "nothing comes back"],
+)
+def test_memory_that_is_filled_piece_by_piece(plugins, fault, came):
+    found = result(plugins, "memory.filled_memory_is_of_use_again", f"{fault}; return Small(1)")
+    assert (found.status is Status.PASSED) == (not came), found.came
+    assert came in found.came
+
+
+@pytest.mark.parametrize("look", [0.0, 0.1])
+def test_a_look_that_waits_is_found(plugins, look):
+    make = f"AcmeBuffer.LOOK = {look}; return Slow(1)"
+    found = result(plugins, "transfer.looking_does_not_wait", make)
+    assert (found.status is Status.PASSED) == (not look), found.came
+    assert found.status.is_failure == bool(look)
+
+
+REFUSALS = {
+    "a crash": ("raise AttributeError('module has no attribute __version__')", Status.FAILED),
+    "an error of another thing": ("raise InvalidArgumentError('no such card.')", Status.FAILED),
+    "an unknown option": ("raise InvalidArgumentError('no option num_nodes.')", None),
+    "nothing of the kind": ("raise UnimplementedError('one process.')", None),
+}
+
+
+@pytest.mark.parametrize("case", REFUSALS)
+def test_only_a_typed_refusal_means_that_there_are_no_several_processes(plugins, case):
+    refusal, failed = REFUSALS[case]
+    make = f"if 'num_nodes' in context.options: {refusal}\n    return AcmeClient(1)"
+    found = result(plugins, "distributed.devices_of_all_processes", make, "acme")
+    assert found.status is (failed or Status.NOT_APPLICABLE), (found.came, found.reason)
