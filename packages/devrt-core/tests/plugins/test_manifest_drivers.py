@@ -68,6 +68,15 @@ def test_the_first_file_counts_and_none_says_nothing(tmp_path):
     assert missing(tmp_path, limits, "Module 3.0", "proc/acme") is None
 
 
+def test_simulated_devices_take_any_driver(tmp_path):
+    limits = 'minimum = "2.0"\nunless_set = "DEVRT_ACME_MOCK"'
+    assert missing(tmp_path, limits, "Module 1.0") is not None
+    backend = parsed(DRIVER + limits)
+    assert backend.simulating(lambda name: name == "DEVRT_OTHER") == frozenset()
+    simulating = backend.simulating(lambda name: name == "DEVRT_ACME_MOCK")
+    assert backend.missing(tmp_path, simulating) is None
+
+
 def test_a_file_without_an_end_is_not_read_whole(tmp_path):
     assert missing(tmp_path, 'minimum = "2.0"', "#" * 5000 + "Module 1.0") is None
 

@@ -25,7 +25,8 @@ class Driver:
     """A driver whose version is in a file: the first number with dots, behind the text ``after``.
 
     Of several ``path`` the first file that is there counts. ``minimum`` and ``maximum`` are
-    versions that still work; a ``maximum`` of fewer numbers takes all that begin with them.
+    versions that still work; a ``maximum`` of fewer numbers takes all that begin with them. Where
+    a variable of ``unless_set`` asks for simulated devices, any driver does.
     """
 
     name: str
@@ -34,6 +35,7 @@ class Driver:
     after: str = ""
     minimum: str = ""
     maximum: str = ""
+    unless_set: tuple[str, ...] = ()
 
     def problem(self, root: str | os.PathLike[str] = "/") -> Unavailable | None:
         """Return why the driver that is here does not do; None if it does or cannot be read."""

@@ -43,6 +43,7 @@ or for a module in a namespace package, the folder of the first regular package.
     after = "release"            # the version is the first number with dots behind this text
     minimum = "2.10"
     maximum = "3"                # 3.9 does, 4.0 does not
+    unless_set = "DEVRT_ACME_MOCK"  # as above
     remedy = "Install driver 3 of https://acme.example."
 
     [[backend.environment]]      # shown by `devrt config` and `devrt doctor`
@@ -118,8 +119,8 @@ class BackendManifest:
 
     def simulating(self, is_set: Callable[[str], bool]) -> frozenset[str]:
         """Return the variables that ask for simulated devices, of those that ``is_set`` says."""
-        names = (name for requirement in self.requires for name in requirement.unless_set)
-        return frozenset(filter(is_set, names))
+        needs = (*self.requires, *self.drivers)
+        return frozenset(filter(is_set, (name for need in needs for name in need.unless_set)))
 
     def missing(
         self, root: str | os.PathLike[str] = "/", simulating: frozenset[str] = frozenset()
@@ -134,8 +135,8 @@ class BackendManifest:
         for conflict in self.conflicts:
             if conflict.severity == "error" and conflict.holds():
                 return Unavailable(conflict.reason, conflict.what_to_do())
-        found = (driver.problem(root) for driver in self.drivers)
-        return next(filter(None, found), None)
+        drivers = (each for each in self.drivers if simulating.isdisjoint(each.unless_set))
+        return next(filter(None, (driver.problem(root) for driver in drivers)), None)
 
 
 def _shared(made: Any) -> list[str]:

@@ -256,7 +256,7 @@ class _Reader:
             if (text := getattr(made, key)) and not _is_driver_version(text):
                 what = f"numbers with dots, such as '525.60', not {_shown(text)}"
                 raise self.invalid(f"{where}.{key} must be {what}")
-        self.check_texts(where, path=made.path, after=(made.after,))
+        self.check_texts(where, path=made.path, after=(made.after,), unless_set=made.unless_set)
         return made
 
     def variable(self, table: dict[str, Any], where: str) -> EnvironmentVariable:
