@@ -27,6 +27,16 @@ GOOD = {
     METADATA: "Name: acme-backend\nVersion: 1.0\nRequires-Dist: devrt-core<0.2,>=0.1\n"
     "Requires-Dist: nanobind-backend>=1.0\nRequires-Dist: scipy; extra == 'linalg'\n",
 }
+DOMAIN = b"devrt_cpu works in one interpreter of a process only, and another"
+OWN_DOMAIN = b"acme_backend works in one interpreter of a process only, and anot"
+SIMULATOR = "acme_backend/libdevrt_acme_simulator.so"
+GPU = {"acme_backend/_platform.py": 'P = GpuPlatform(name="acme", module="acme_backend._ext")\n'}
+NEEDS = """[[backend.requires]]
+unless_set = ["DEVRT_ACME_MOCK"]
+path = ["/dev/acme0"]
+reason = "no card"
+remedy = "Buy one."
+"""
 RECORDED = f"devrt_native_abi_{ABI_VERSION}".encode()
 
 
@@ -41,7 +51,8 @@ def module():
     for folder in read_library(data).search_path.split(":"):
         if folder and not folder.startswith("$ORIGIN"):  # an editable build's own
             data = data.replace(folder.encode(), b"$ORIGIN".ljust(len(folder), b"/"))
-    return data
+    assert DOMAIN in data
+    return data.replace(DOMAIN, OWN_DOMAIN)
 
 
 @pytest.fixture
@@ -106,6 +117,12 @@ def test_its_name_is_read(faults, name, words):
         (MANIFEST, '"acme"', '"acne"', "error: acme_backend/devrt.toml has a backend of platform"),
         (MANIFEST, "api_version", "api", "error: the manifest acme_backend/devrt.toml"),
         (MANIFEST, "schema = 1", "schema = [", "it is no TOML"),
+        (
+            MANIFEST,
+            '"1.0"',
+            '"9.0"',
+            "error: plugin acme-backend was built against plugin contract 9.0",
+        ),
     ],
 )
 def test_what_it_says_of_itself_is_read(faults, path, old, new, words):
@@ -117,6 +134,26 @@ def test_a_wheel_without_a_manifest_gets_a_warning(faults):
     assert faults(without=[MANIFEST])[0].startswith("warning: it has no manifest")
 
 
+def gpu(needs=NEEDS):
+    return GPU | {MANIFEST: GOOD[MANIFEST] + needs}
+
+
+def test_a_gpu_backend_has_its_simulator(faults, module):
+    library = module.replace(b"PyInit_", b"PyNone_")
+    assert faults(edit=gpu() | {SIMULATOR: library}) == []
+    (none,) = faults(edit=gpu())
+    assert "error: acme_backend/devrt.toml names DEVRT_ACME_MOCK, and the wheel has no lib" in none
+    (misnamed,) = faults(edit=gpu() | {"acme_backend/libacme_simulator.so": library})
+    assert "no libdevrt_acme_simulator.so, but libacme_simulator.so" in misnamed
+    (unnamed,) = faults(edit=gpu(NEEDS.replace("DEVRT_ACME_", "ACME_")) | {SIMULATOR: library})
+    assert "requires what simulated devices do not need" in unnamed
+
+
+def test_a_native_module_that_is_named_and_not_there_is_an_error(faults):
+    found = faults(edit=GPU, without=[MODULE])
+    assert any("_platform.py names the native module acme_backend._ext, which" in f for f in found)
+
+
 def test_files_of_the_core_are_an_error(faults):
     (found,) = faults(edit={"devrt/acme.py": ""})
     assert found.startswith("error: it has files in the package devrt")
@@ -125,6 +162,7 @@ def test_files_of_the_core_are_an_error(faults):
 @pytest.mark.parametrize(
     ("old", "new", "words"),
     [
+        (b"acme_backend works in", b"acme_forgery works in", "has the NB_DOMAIN acme_forgery"),
         (RECORDED, b"devrt_native_abi_9", "was built with version 9 of the native ABI"),
         (RECORDED, b"devrt_native_abo_1", "does not record the native ABI"),
         (b"nanobind_backend\0", b"__nb_internals_\0\0", "has nanobind linked into it"),

@@ -8,6 +8,8 @@ import types
 from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
+from devrt.errors import PluginContractError
+
 if TYPE_CHECKING:
     from devrt.contract import Capabilities
 
@@ -45,12 +47,21 @@ def register(
     -------
     module
         The native module.
+
+    Raises
+    ------
+    PluginContractError
+        If it has no classes of its own; says which module is built wrongly.
     """
     from devrt import contract
     from devrt.native import engines
 
     native: Any = importlib.import_module(module)
-    client = getattr(native, f"{prefix}Client")
+    client = getattr(native, f"{prefix}Client", None)
+    if client is None:
+        from devrt.native.domains import classless  # only where something is wrong
+
+        raise PluginContractError(classless(module, prefix), phase="load", module=module)
     _add_methods(native, prefix, compiles=bool(engine))
     client.capabilities = property(_of_module(capabilities or _capabilities, module, prefix))
     client.program_formats = property(_of_module(program_formats, module, prefix))

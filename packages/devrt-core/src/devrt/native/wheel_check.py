@@ -12,11 +12,15 @@ import re
 import zipfile
 from collections.abc import Iterator
 from email.message import Message
-from typing import NamedTuple
+from typing import TYPE_CHECKING, NamedTuple
 
 from devrt.errors import DevrtError
 from devrt.native import ABI_VERSION
+from devrt.native.domains import domain_in
 from devrt.native.elf import SharedLibrary, read_library
+
+if TYPE_CHECKING:
+    from devrt.plugins.loading.manifest import BackendManifest
 
 __all__ = ["Fault", "check_wheel"]
 
@@ -27,6 +31,8 @@ _SPLIT, _LINKED = b"nanobind_backend\0", b"__nb_internals_"
 _OF_THE_SYSTEM = re.compile(
     r"(lib(c|m|dl|rt|pthread|util|stdc\+\+|gcc_s|resolv|nsl|crypt)|ld-linux[-\w]*|linux-vdso)\.so\b"
 )
+_NATIVE = re.compile(r"""["']((?:\w+\.)+_ext)["']""")  # as GpuPlatform and register name it
+_GPU = "GpuPlatform("
 _ORIGIN = re.compile(r"\$(ORIGIN|\{ORIGIN\})(/|$)")
 
 
@@ -68,7 +74,7 @@ def check_wheel(path: str | os.PathLike[str]) -> list[Fault]:
         with zipfile.ZipFile(path) as archive:
             wheel = _Wheel(os.path.basename(path), os.path.getsize(path), archive)
             found = [*_of_the_name(wheel), *_of_the_metadata(wheel), *_of_the_plugin(wheel)]
-            found += _of_the_modules(wheel)
+            found += [*_of_the_modules(wheel), *_of_the_native_half(wheel)]
     except (OSError, zipfile.BadZipFile) as error:
         return [_error(f"{os.fspath(path)} cannot be read: {error}", "Build the wheel again.")]
     return sorted(found, key=lambda fault: not fault.is_error)
@@ -103,6 +109,14 @@ class _Wheel:
     def text(self, name: str) -> str | None:
         """Return a file's text; None if it is not there."""
         return self._archive.read(name).decode() if name in self.names else None
+
+    def sources(self) -> dict[str, str]:
+        """Return the Python files of the wheel, as text."""
+        return {
+            n: self._archive.read(n).decode("utf-8", "replace")
+            for n in self.names
+            if n.endswith(".py")
+        }
 
     def entry_points(self) -> dict[str, str]:
         """Return the modules of the plugins by platform."""
@@ -196,6 +210,7 @@ def _of_the_plugin(wheel: _Wheel) -> Iterator[Fault]:
 
 def _of_the_manifest(wheel: _Wheel, package: str, points: dict[str, str]) -> Iterator[Fault]:
     from devrt.plugins.discovery.refs import PluginRef
+    from devrt.plugins.loading.api_version import check as check_api_version
     from devrt.plugins.loading.manifest_file import parse_manifest
 
     path = f"{package}/devrt.toml"
@@ -211,15 +226,55 @@ def _of_the_manifest(wheel: _Wheel, package: str, points: dict[str, str]) -> Ite
     ref = PluginRef(platform=platform, distribution=distribution, module=module, source="wheel")
     try:
         backends = parse_manifest(text, ref, path)
+        for backend in backends:
+            check_api_version(ref, backend.api_version)
     except DevrtError as error:
         yield _error(error.message.rstrip("."), "See docs/backend-authors/manifest.md.")
         return
     for backend in backends:
+        yield from _of_the_simulator(wheel, package, backend)
         if backend.platform not in points:
             yield _error(
                 f"{path} has a backend of platform {backend.platform!r}, and no entry point of "
                 "that name",
                 "Call the entry point as the platform.",
+            )
+
+
+def _of_the_simulator(wheel: _Wheel, package: str, backend: BackendManifest) -> Iterator[Fault]:
+    """Look at what simulated devices of a GPU backend need; others simulate in their own way."""
+    if not any(_GPU in text for text in wheel.sources().values()):
+        return
+    platform = backend.platform
+    variable, wanted = f"DEVRT_{platform.upper()}_MOCK", f"libdevrt_{platform}_simulator.so"
+    is_named = all(variable in requirement.unless_set for requirement in backend.requires)
+    shipped = {os.path.basename(name) for name in wheel.libraries}
+    if is_named and backend.requires and wanted not in shipped:
+        others = ", ".join(sorted(name for name in shipped if "simulator" in name))
+        called = f", but {others}" if others else ""
+        yield _error(
+            f"{package}/devrt.toml names {variable}, and the wheel has no {wanted}{called}",
+            f"Install devrt_add_gpu_simulator(devrt_{platform}_simulator ...) beside the module.",
+        )
+    elif not is_named and wanted in shipped:
+        yield _error(
+            f"{package}/devrt.toml requires what simulated devices do not need",
+            f'Give each [[backend.requires]] unless_set = ["{variable}"].',
+        )
+
+
+def _of_the_native_half(wheel: _Wheel) -> Iterator[Fault]:
+    """Look for the native modules that the wheel's Python names."""
+    tops = {name.split("/")[0] for name in wheel.names}
+    named = {
+        match[1]: name for name, text in wheel.sources().items() for match in _NATIVE.finditer(text)
+    }
+    for module, name in named.items():
+        path = module.replace(".", "/")
+        if module.split(".")[0] in tops and not {f"{path}.abi3.so", f"{path}.so"} & {*wheel.names}:
+            yield _error(
+                f"{name} names the native module {module}, which the wheel does not have",
+                "Install it with install(TARGETS) of CMake, into the package's folder.",
             )
 
 
@@ -242,6 +297,13 @@ def _of_the_modules(wheel: _Wheel) -> Iterator[Fault]:
 
 
 def _of_one_module(name: str, data: bytes, library: SharedLibrary) -> Iterator[Fault]:
+    domain, package = domain_in(data), name.split("/")[0]
+    if domain and domain != package:
+        yield _error(
+            f"{name} has the NB_DOMAIN {domain}: where the modules of {domain} are loaded too, one "
+            "of them loses its classes",
+            f"Build it with NB_DOMAIN {package}.",
+        )
     if not name.endswith(".abi3.so"):
         yield _error(
             f"{name} is not built for the stable ABI",
