@@ -9,6 +9,7 @@ from __future__ import annotations
 import importlib
 import os
 from collections.abc import Mapping, Sequence
+from importlib import metadata
 from typing import TYPE_CHECKING, Any, cast
 
 from devrt import hardware
@@ -17,6 +18,7 @@ from devrt.contract import options_with_job
 from devrt.errors import (
     DevrtError,
     ForkedError,
+    PluginContractError,
     StatusCode,
 )
 from devrt.native.gpu_given import OF_JAX, allocation, checked_options, chosen_devices, nodes_of
@@ -148,6 +150,8 @@ class GpuPlatform:
                 driver |= {"allowed_devices": numbers, "allowed_devices_from": source}
             joined = self._exchange(nodes, options)
             client = _native_client(native, driver, joined, options, context.memory_kinds)
+            if mock:
+                self._check_simulated(client)
         except DevrtError as error:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
@@ -194,7 +198,7 @@ class GpuPlatform:
         agreed = Nodes(
             scope="gpu",
             platform=self.name,
-            version=importlib.import_module(self.module.rpartition(".")[0]).__version__,
+            version=_version_of(self.module.partition(".")[0]),
             operation=f"make_{self.name}_client",
             node_id=nodes[0],
             num_nodes=nodes[1],
@@ -204,6 +208,19 @@ class GpuPlatform:
     def simulator_path(self, native: Any) -> str:
         """Return where the simulator's library is: beside the native module."""
         return os.path.join(os.path.dirname(native.__file__), f"libdevrt_{self.name}_simulator.so")
+
+    def _check_simulated(self, client: Client) -> None:
+        """Refuse a simulator whose devices would be taken for real ones, by their name."""
+        devices = client.local_devices()
+        if is_simulated(devices):
+            return
+        client.close()
+        msg = (
+            f"the simulator of {self.name} names a device {devices[0].device_kind!r}, without "
+            "'(simulated)', by which simulated devices are known. Its author must add that to the "
+            "names in models()."
+        )
+        raise PluginContractError(msg, phase="client", platform=self.name)
 
     def _with_variables(self, error: DevrtError, simulates: bool) -> DevrtError:
         """Return an error about missing devices, with the variables that are set and hide some."""
@@ -220,6 +237,17 @@ class GpuPlatform:
         """Return the path of the driver's library; empty where only the loader may know."""
         found = hardware.find_shared_library(*self.libraries, folders=self.folders)
         return "" if found is None else str(found)
+
+
+def _version_of(package: str) -> str:
+    """Return the version of a vendor's distribution, which may have another name than its package.
+
+    Where neither says one, all processes say that.
+    """
+    try:
+        return metadata.version(package)
+    except metadata.PackageNotFoundError:
+        return str(getattr(importlib.import_module(package), "__version__", "unknown"))
 
 
 def _remember(client: Client, options: Mapping[str, Any], store: Any) -> None:
