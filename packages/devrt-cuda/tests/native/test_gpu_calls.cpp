@@ -64,6 +64,10 @@ struct Warm {
 
 }  // namespace
 
+// What a vendor's table leaves out is an attribute that its driver has not; 0 would be another one.
+static_assert(AttributeNumbers{}.multiprocessors == -1 && AttributeNumbers{}.numa_node == -1);
+static_assert(AttributeNumbers{}.launch.shared_bytes_on_request == -1);
+
 TEST_CASE(gpu_put_of_page_locked_memory_takes_four_calls_at_most) {
   for (const auto& [count, most] : {std::pair{kSmall, 2U}, std::pair{kLarge, 4U}}) {
     const Warm warm(count);

@@ -174,11 +174,11 @@ bool open_interface(const Client& client, nb::handle value, Incoming& found) {
     raise_interface(value, "has a version of type " + kind_of(version) + ", not an int.");
   }
   long number = kInterfaceVersion;
-  if (!version.is_none() && (!nb::try_cast(version, number) || number < 1 ||
-                             number > kInterfaceVersion)) {
+  if (!version.is_none() &&
+      (!nb::try_cast(version, number) || number < 1 || number > kInterfaceVersion)) {
     raise_interface(value, "has version " + nb::cast<std::string>(nb::str(version)) +
-                               ", and this client reads 1 to " +
-                               std::to_string(kInterfaceVersion) + ".");
+                               ", and this client reads 1 to " + std::to_string(kInterfaceVersion) +
+                               ".");
   }
   if (!entry(interface, "mask").is_none()) {
     raise_interface(value, "has a mask, which a device has none for. Fill the missing elements.");

@@ -71,6 +71,7 @@ void give_back(const GpuDevice& device, PoolHandle* pool, const PoolSettingList&
 
 bool has_pools(const GpuDevice& device) {
   const Driver& driver = device.driver();
+  if (driver.attributes.memory_pools < 0) return false;
   int has = 0;
   device.check(driver.call.device_attribute(&has, driver.attributes.memory_pools, device.number()),
                "device_attribute");

@@ -110,29 +110,29 @@ struct Functions {
                    StreamHandle* stream, void** parameters, void** extra);
 };
 
-/// The attributes that limit a launch; those along x, y and z follow one another.
+/// The attributes that limit a launch; those along x, y and z follow one another. -1 for none.
 struct LaunchNumbers {
-  int threads_of_block;
-  int first_of_block;
-  int first_of_grid;
-  int shared_bytes;
-  int shared_bytes_on_request;  ///< with `function_set_attribute`
+  int threads_of_block = -1;
+  int first_of_block = -1;
+  int first_of_grid = -1;
+  int shared_bytes = -1;
+  int shared_bytes_on_request = -1;  ///< with `function_set_attribute`
 };
 
 /// How a vendor numbers the attributes of its devices; -1 where it has none.
 struct AttributeNumbers {
-  int multiprocessors;
-  int clock_khz;
-  int memory_clock_khz;
-  int memory_bus_bits;
-  int l2_bytes;
-  int warp_size;
-  int major;
-  int minor;
-  int managed_memory;
-  int concurrent_managed;  ///< the host may use it while the device works
-  int memory_pools;
-  int numa_node;
+  int multiprocessors = -1;
+  int clock_khz = -1;
+  int memory_clock_khz = -1;
+  int memory_bus_bits = -1;
+  int l2_bytes = -1;
+  int warp_size = -1;
+  int major = -1;
+  int minor = -1;
+  int managed_memory = -1;
+  int concurrent_managed = -1;  ///< the host may use it while the device works
+  int memory_pools = -1;
+  int numa_node = -1;
   LaunchNumbers launch;
 };
 

@@ -44,15 +44,15 @@ struct Limits {
 
   explicit Limits(const GpuDevice& device) {
     const LaunchNumbers& numbers = device.driver().attributes.launch;
-    const auto get = [&](int number) -> std::int64_t {
-      const int value = device.attribute(number);
+    const auto get = [&](int first, int offset = 0) -> std::int64_t {
+      const int value = first < 0 ? -1 : device.attribute(first + offset);
       return value > 0 ? value : -1;
     };
     threads = get(numbers.threads_of_block);
     shared_bytes = std::max(get(numbers.shared_bytes), get(numbers.shared_bytes_on_request));
     for (int i = 0; i < 3; ++i) {
-      block[static_cast<std::size_t>(i)] = get(numbers.first_of_block + i);
-      grid[static_cast<std::size_t>(i)] = get(numbers.first_of_grid + i);
+      block[static_cast<std::size_t>(i)] = get(numbers.first_of_block, i);
+      grid[static_cast<std::size_t>(i)] = get(numbers.first_of_grid, i);
     }
   }
 };
