@@ -41,10 +41,10 @@ def _text(operation: str, error: Exception) -> str:
 
 def _out_of_memory(operation: str, device: Any, error: MemoryError) -> OutOfMemoryError:
     target = _default_device() if device is None else device
-    shape, dtype = getattr(error, "shape", None), getattr(error, "dtype", None)
-    is_known = shape is not None and dtype is not None  # NumPy's own error says it
-    size = math.prod(shape) * dtype.itemsize if is_known else None
-    what = f"{size} bytes" if is_known else "it"
+    shape: Any = getattr(error, "shape", None)  # NumPy's own error has them
+    dtype: Any = getattr(error, "dtype", None)
+    size = None if shape is None or dtype is None else math.prod(shape) * dtype.itemsize
+    what = "it" if size is None else f"{size} bytes"
     msg = (
         f"devrt.numpy.{operation} failed: out of memory: the host cannot allocate {what} for what "
         f"is to be put on {target}. Make a smaller array, or make it in a traced function."
