@@ -119,8 +119,9 @@ class BackendManifest:
 
     def simulating(self, is_set: Callable[[str], bool]) -> frozenset[str]:
         """Return the variables that ask for simulated devices, of those that ``is_set`` says."""
-        needs = (*self.requires, *self.drivers)
-        return frozenset(filter(is_set, (name for need in needs for name in need.unless_set)))
+        needs: tuple[Requirement | Driver, ...] = (*self.requires, *self.drivers)
+        names = (name for need in needs for name in need.unless_set)
+        return frozenset(filter(is_set, names))
 
     def missing(
         self, root: str | os.PathLike[str] = "/", simulating: frozenset[str] = frozenset()
