@@ -128,10 +128,22 @@ np.testing.assert_allclose(half.astype(np.float32), x.reshape(4, 2, 4).sum(0), r
 )
 
 
-def test_programs_over_processes_are_those_of_one_process(launch):
+def on(platform, devices):
+    """Return what gives a process so many devices, simulated ones where not the CPU's."""
+    if platform == "cpu":
+        return {"DEVRT_NUM_CPU_DEVICES": str(devices)}
+    pytest.importorskip(f"devrt_{platform}")
+    chosen = {"DEVRT_PLATFORMS": platform, f"DEVRT_{platform.upper()}_MOCK": str(devices)}
+    return {**chosen, "PYTHONWARNINGS": "ignore"}  # the platform is experimental
+
+
+@pytest.mark.parametrize(
+    ("platform", "counts"), [("cpu", (1, 2, 4)), ("cuda", (1, 2, 4)), ("rocm", (1, 2))]
+)
+def test_programs_over_processes_are_those_of_one_process(launch, platform, counts):
     expected = None
-    for count in (1, 2, 4):
-        printed, done = launch(count, PROGRAMS, DEVRT_NUM_CPU_DEVICES=str(4 // count))
+    for count in counts:
+        printed, done = launch(count, PROGRAMS, **on(platform, 4 // count))
         assert (done.returncode, done.stderr) == (0, "")
         expected = expected or json.loads(printed[0][0])["found"]
         for lines in printed:
@@ -196,13 +208,14 @@ show(first=lost(lambda: total(x)), again=lost(lambda: total(total(x) + x)))
 )
 
 
-@pytest.mark.parametrize("engine", ["gloo", "store"])
-def test_a_process_that_dies_in_a_program_is_named_to_the_others(engine, launch_apart):
+@pytest.mark.parametrize(
+    ("engine", "platform"), [("gloo", "cpu"), ("store", "cpu"), ("gloo", "cuda"), ("gloo", "rocm")]
+)
+def test_a_process_that_dies_in_a_program_is_named_to_the_others(engine, platform, launch_apart):
     if engine not in collectives.engines():
         pytest.skip("devrt-cpu was built without Gloo")
-    printed, codes = launch_apart(
-        3, LOST, DEVRT_CPU_COLLECTIVES_IMPLEMENTATION=engine, DEVRT_NUM_CPU_DEVICES="1"
-    )
+    environ = on(platform, 1)
+    printed, codes = launch_apart(3, LOST, DEVRT_CPU_COLLECTIVES_IMPLEMENTATION=engine, **environ)
     assert codes[1] == -signal.SIGKILL
     for me in (0, 2):
         seen = json.loads(printed[me][0])

@@ -51,6 +51,9 @@ class Capabilities:
         Without it devrt has each process run a program of its own devices.
     custom_calls : bool
         `Client.register_custom_call` takes functions of Python and native ones.
+    calls_on_host : bool
+        Those functions get the host's memory even where the devices' memory is not: programs run on
+        the host, as those of simulated devices do.
     """
 
     dlpack: bool = False
@@ -62,13 +65,15 @@ class Capabilities:
     collectives: bool = False
     programs_across_processes: bool = False
     custom_calls: bool = False
+    calls_on_host: bool = False
 
     @classmethod
     def of(cls, client: Client, **known: Any) -> Capabilities:
         """Return what a client shows of itself, with what is ``known`` in its place.
 
         What cannot be seen of a client without a program is False until it says so:
-        ``asynchronous``, ``donation``, ``collectives`` and ``programs_across_processes``.
+        ``asynchronous``, ``donation``, ``collectives``, ``programs_across_processes`` and
+        ``calls_on_host``.
 
         Parameters
         ----------

@@ -261,7 +261,7 @@ def capabilities(self: Any) -> Capabilities:
     from devrt.native.engines import engine_of, formats_of
 
     try:
-        engine_of(self).library(self)
+        library = engine_of(self).library(self)
     except (InvalidArgumentError, UnimplementedError):
         return Capabilities.of(
             self, asynchronous=True, layouts=True, formats=(), custom_calls=False
@@ -274,4 +274,5 @@ def capabilities(self: Any) -> Capabilities:
         formats=formats_of(self),
         collectives=True,
         custom_calls=True,
+        calls_on_host=library.on_cpu is not None,
     )

@@ -120,14 +120,18 @@ class ProgramDevices:
         Raises
         ------
         UnimplementedError
-            If the client has no collectives, or its memory is not the host's.
+            If the client has no collectives, or what programs call gets memory that is not the
+            host's.
         """
         client = self._client
-        if not self.local[0].default_memory().is_host_visible:
+        is_visible = self.local[0].default_memory().is_host_visible
+        if not (is_visible or client.capabilities.calls_on_host):
             msg = (
-                f"programs of the {client.platform} client cannot exchange data between processes, "
-                "as their memory is not the host's. Use devrt.distributed.collectives outside of "
-                "programs."
+                f"programs of the {client.platform} client cannot exchange data between processes: "
+                "its compiler knows the devices of this process only, and their memory is not the "
+                "host's. Call devrt.distributed.initialize() in every process before the first use "
+                "of devices, or exchange the data outside of programs by "
+                "client.collectives(devices)."
             )
             raise UnimplementedError(msg, operation="execute", platform=client.platform)
         collectives_of(client)
