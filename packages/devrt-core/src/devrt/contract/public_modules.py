@@ -19,6 +19,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.load_or_compile",
     "devrt.compiling.loading",
     "devrt.compiling.options",
+    "devrt.compiling.plugin_keys",
     "devrt.compiling.quirks",
     "devrt.compiling.refusals",
     "devrt.compiling.serialized",

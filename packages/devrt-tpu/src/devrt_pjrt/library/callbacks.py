@@ -10,7 +10,7 @@ from devrt.compiling.custom_call_registry import code_of
 from devrt.errors import StatusCode
 from devrt_pjrt._native import ffi, lib
 
-__all__ = ["after_the_last", "answer_error", "answer_value", "code_of"]
+__all__ = ["after_the_last", "answer_error", "answer_value"]
 
 _SHUT_MS = 2000
 
