@@ -37,6 +37,8 @@ class ArrayProgram:
         The trees that it takes and gives; None for arrays by position and a list of arrays.
     first
         Values of its first parameters, which no call passes: weights.
+    devices
+        Where it runs, one for each partition; None for this process's devices of it.
 
     Attributes
     ----------
@@ -59,12 +61,14 @@ class ArrayProgram:
         mesh: Mesh | None = None,
         signature: Signature | None = None,
         first: Sequence[Any] = (),
+        devices: Sequence[Device] | None = None,
     ) -> None:
         if executable.num_replicas != 1:
             msg = f"'{executable.name}' has replicas, which no mesh names: use execute_sharded."
             raise UnimplementedError(msg, operation="load_program")
         self.executable = executable
-        self._devices = tuple(executable.local_devices())
+        self._local = tuple(executable.local_devices())
+        self._devices = self._local if devices is None else tuple(devices)
         if mesh is None and len(self._devices) > 1:
             mesh = mesh_of([("devices", len(self._devices))], self._devices)
         self.mesh = mesh
@@ -72,7 +76,7 @@ class ArrayProgram:
         exported = self._signature.exported
         self.in_tree = None if exported is None else exported.in_tree
         self.out_tree = None if exported is None else exported.out_tree
-        self._single_sharding = single_device_sharding(self._devices[0])
+        self._single_sharding = single_device_sharding(self._local[0])
         parameters = self._described(len(first))
         bound = zip(parameters, first, strict=False)
         self._first = [list(parameter.shards(value)) for parameter, value in bound]
@@ -100,7 +104,7 @@ class ArrayProgram:
         self.in_names = signature.names(len(self.in_avals))
         names = [*(f"constant {i}" for i in range(bound)), *self.in_names]
         return [
-            Parameter(signature.name, name, shape, dtype, sharding, self._devices)
+            Parameter(signature.name, name, shape, dtype, sharding, self._local)
             for name, (shape, dtype), sharding in zip(names, avals, shardings, strict=True)
         ]
 
@@ -110,7 +114,7 @@ class ArrayProgram:
         # Of one device an array is its one buffer, without a shape of its own.
         self._outputs = [
             (
-                order_of(list(sharding.device_list), self._devices),
+                order_of(list(sharding.device_list.addressable_device_list), self._local),
                 sharding,
                 None if is_single else shape,
             )

@@ -17,12 +17,10 @@ from devrt.programs.jax_objects import library_of
 from devrt.programs.signature import Signature
 from devrt.programs.sources import Source, read_source
 from devrt.runtime import default_runtime
-from devrt.sharding import Mesh
+from devrt.sharding import Mesh, is_addressable
 
 if TYPE_CHECKING:
     import os
-
-    from devrt.contract import LoadedExecutable
 
 __all__ = ["load_program"]
 
@@ -150,7 +148,7 @@ def _loaded(
         raise UnimplementedError(msg, operation="load_program", platform=client.platform)
     if source.executable:
         executable = client.deserialize_executable(source.executable, devices, **options)
-        return ArrayProgram(executable, mesh)
+        return ArrayProgram(executable, mesh, devices=_spanning(devices))
     return _compiled(source, client, devices, mesh, options)
 
 
@@ -165,8 +163,14 @@ def _compiled(
     code = Program.of(source.code, "load_program")
     executable = client.compile_and_load(code, devices, **options)
     name = executable.name if exported is None else exported.name
-    declared = mesh or _declared_mesh(code, executable)
-    return ArrayProgram(executable, declared, Signature(name, exported), first)
+    spanning = _spanning(devices)
+    declared = mesh or _declared_mesh(code, spanning or executable.local_devices())
+    return ArrayProgram(executable, declared, Signature(name, exported), first, spanning)
+
+
+def _spanning(devices: Sequence[Device] | None) -> Sequence[Device] | None:
+    """Return a program's devices where some are of other processes: it tells of its own only."""
+    return devices if devices and not all(map(is_addressable, devices)) else None
 
 
 def _check_target(client: Any, devices: Any, mesh: Any) -> None:
@@ -193,9 +197,8 @@ def _wrong_target(must: str, value: object, verb: str = "not") -> InvalidTypeErr
     return InvalidTypeError(msg, operation="load_program")
 
 
-def _declared_mesh(program: Program, executable: LoadedExecutable) -> Mesh | None:
-    """Return the program's own mesh; None where it declares none."""
-    devices = executable.local_devices()
+def _declared_mesh(program: Program, devices: Sequence[Device]) -> Mesh | None:
+    """Return the program's own mesh over its devices; None where it declares none."""
     for axes in program.facts.meshes if len(devices) > 1 else ():
         if math.prod(size for _, size in axes) == len(devices):
             return mesh_of(axes, devices)
