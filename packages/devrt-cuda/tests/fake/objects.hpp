@@ -80,6 +80,7 @@ struct Work {
 
 struct PJRT_Device {
   int id = 0;  // its description is the same object
+  int process = 0;
   int ordinal = 0;
   Handle context = nullptr;
   Handle external = nullptr;

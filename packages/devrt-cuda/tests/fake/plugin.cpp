@@ -3,6 +3,8 @@
 //
 //   add: one result, a + b     two: a + b, and a      same: a, in its memory where it is donated
 //
+//   total: of a job, the sum over the devices of all its processes
+//
 // A program with a custom call makes that alone: of its arguments, for one result of their size.
 //
 // The environment says where things are, and what it leaves out:
@@ -15,38 +17,25 @@
 //     early    views are given up at once (no fault: older plugins do)
 //     done     programs end before they have
 //     seize    donated memory is taken, whatever was withheld
+//     silent   of a job, its devices are not published      more   one more is listed than there is
+//     reversed the devices are listed the other way round
+//   FAKE_GPU_TIMEOUT  milliseconds that it waits for keys of the job
 #include <algorithm>
 #include <filesystem>
 #include <fstream>
 #include <iterator>
+#include <mutex>
 #include <span>
 
-#include "calls.hpp"
-#include "objects.hpp"
-
-struct PJRT_Buffer {
-  std::shared_ptr<Bytes> bytes;
-  std::shared_ptr<Work> filled;  // null where it is there
-  std::shared_ptr<Work> used;
-  std::size_t size = 0;
-};
-struct PJRT_Executable {
-  std::string name, module, text, target;  // of a custom call, if it makes one
-};
-struct PJRT_LoadedExecutable {
-  PJRT_Executable executable;
-};
-struct PJRT_Client {
-  std::vector<PJRT_Device> devices;
-  std::vector<PJRT_Device*> pointers;
-};
+#include "shard.hpp"
 
 namespace {
 
 PJRT_Client* the_client = nullptr;
 // All that were made: views may outlive theirs.
 std::vector<PJRT_Client*>& clients = *new std::vector<PJRT_Client*>;
-std::string options_seen;
+std::string options_seen, compile_options_seen;
+std::mutex clients_mutex;  // processes of a job may be threads of a test
 
 void start(PJRT_Device& device, std::int64_t ordinal) {
   device.ordinal = static_cast<int>(ordinal);
@@ -64,7 +53,8 @@ void start(PJRT_Device& device, std::int64_t ordinal) {
 
 PJRT_Error* create(PJRT_Client_Create_Args* args) {
   auto* client = new PJRT_Client;
-  options_seen.clear();
+  client->job.read(*args);
+  std::string options;
   std::vector<std::int64_t> visible;
   for (std::size_t i = 0; i < args->num_options; ++i) {
     const PJRT_NamedValue& option = args->create_options[i];
@@ -72,15 +62,20 @@ PJRT_Error* create(PJRT_Client_Create_Args* args) {
     if (name == "visible_devices") {
       visible.assign(option.int64_array_value, option.int64_array_value + option.value_size);
     }
-    if (name == "allocator") options_seen += std::string(option.string_value, option.value_size);
-    if (name == "preallocate") options_seen += option.bool_value ? " all" : " as needed";
+    if (name == "allocator") options += std::string(option.string_value, option.value_size);
+    if (name == "preallocate") options += option.bool_value ? " all" : " as needed";
     if (name == "collective_memory_size" && option.type == PJRT_NamedValue_kInt64) {
-      options_seen += " collectives " + std::to_string(option.int64_value);
+      options += " collectives " + std::to_string(option.int64_value);
     }
   }
+  if (has_fault("reversed")) std::ranges::reverse(visible);
   client->devices.resize(visible.size());
+  try {
+    number_devices(*client);
+  } catch (std::unique_ptr<PJRT_Error>& error) {
+    return error.release();
+  }
   for (std::size_t i = 0; i < visible.size(); ++i) {
-    client->devices[i].id = static_cast<int>(i);
     start(client->devices[i], visible[i]);
     client->pointers.push_back(&client->devices[i]);
     Handle pool = nullptr;  // shared, and to keep nothing
@@ -88,6 +83,8 @@ PJRT_Error* create(PJRT_Client_Create_Args* args) {
     drive("cuDeviceGetDefaultMemPool", &pool, client->devices[i].ordinal);
     drive("cuMemPoolSetAttribute", pool, 4, static_cast<void*>(&none));
   }
+  const std::lock_guard lock(clients_mutex);
+  options_seen = options;
   clients.push_back(client);
   args->client = the_client = client;
   return nullptr;
@@ -118,63 +115,35 @@ PJRT_Error* destroy(PJRT_Buffer_Destroy_Args* args) {
   return nullptr;
 }
 
-/// What one device does in a call.
-struct Call {
-  PJRT_Device& device;
-  std::span<PJRT_Buffer* const> arguments;
+bool is_of_job(const PJRT_Executable& program) {
+  return program.name.find("total") != std::string::npos;
+}
 
-  void wait_for_arguments() const {
-    if (has_fault("before")) return;
-    for (PJRT_Buffer* argument : arguments) {
-      if (argument->filled) {
-        drive("cuStreamWaitEvent", device.compute, argument->filled->event, 0U);
-      }
-    }
+/// Adds up the arguments of all processes.
+std::vector<float> add_up(const PJRT_LoadedExecutable_Execute_Args& args) {
+  static int runs = 0;
+  std::vector<std::vector<float>> values;
+  std::vector<int> ids;
+  for (std::size_t d = 0; d < args.num_devices; ++d) {
+    const std::span given(args.argument_lists[d], args.num_args);
+    const Call call{*given[0]->bytes->device, given};
+    const Current current(call.device);
+    call.wait_for_arguments();
+    values.push_back(call.fetch());
+    ids.push_back(call.device.id);
   }
-  PJRT_Buffer* output() const {
-    auto bytes = std::make_shared<Bytes>();
-    bytes->device = &device;
-    drive("cuMemAllocAsync", &bytes->address, arguments[0]->size, device.compute);
-    return new PJRT_Buffer{std::move(bytes), nullptr, nullptr, arguments[0]->size};
-  }
-  PJRT_Buffer* add() const {
-    PJRT_Buffer* to = output();
-    std::uint64_t count = to->size / sizeof(float);
-    void* given[] = {&arguments[0]->bytes->address, &arguments[1]->bytes->address,
-                     &to->bytes->address, &count};
-    drive("cuLaunchKernel", device.kernel, 1U, 1U, 1U, 1U, 1U, 1U, 0U, device.compute,
-          static_cast<void**>(given), static_cast<void**>(nullptr));
-    return to;
-  }
-  PJRT_Buffer* copy() const {
-    PJRT_Buffer* to = output();
-    drive("cuMemcpyDtoDAsync_v2", to->bytes->address, arguments[0]->bytes->address, to->size,
-          device.compute);
-    return to;
-  }
-  /// Has a handler fill the result.
-  PJRT_Buffer* custom(const PJRT_Executable& program, PJRT_ExecuteContext* context,
-                      std::string& error) const {
-    PJRT_Buffer* to = output();
-    std::vector<std::uintptr_t> addresses;
-    for (PJRT_Buffer* argument : arguments) addresses.push_back(argument->bytes->address);
-    error = call_handler(program.target, program.text, device.compute,
-                         context ? &context->user_data : nullptr, addresses, to->bytes->address,
-                         static_cast<std::int64_t>(to->size / sizeof(float)));
-    return to;
-  }
-  /// Takes the argument's memory, and writes to it, so that a reader that nothing orders is seen.
-  PJRT_Buffer* take() const {
-    PJRT_Buffer* from = arguments[0];
-    auto* to = new PJRT_Buffer{std::move(from->bytes), nullptr, nullptr, from->size};
-    drive("cuMemsetD8Async", to->bytes->address, static_cast<unsigned char>(0), to->size,
-          device.compute);
-    return to;
-  }
-};
+  const int count = static_cast<int>(the_client->all.size());
+  return the_client->job.add(std::to_string(runs++), ids, count, values);
+}
 
 PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
   const std::string& name = args->executable->executable.name;
+  std::vector<float> sums;
+  try {
+    if (is_of_job(args->executable->executable)) sums = add_up(*args);
+  } catch (std::unique_ptr<PJRT_Error>& error) {
+    return error.release();
+  }
   const bool is_withheld = args->options->num_non_donatable_input_indices > 0;
   for (std::size_t d = 0; d < args->num_devices; ++d) {
     const std::span given(args->argument_lists[d], args->num_args);
@@ -186,6 +155,8 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
       std::string error;
       made = {call.custom(program, args->options->context, error)};
       if (!error.empty()) return fail(PJRT_Error_Code_INTERNAL, error);
+    } else if (!sums.empty()) {
+      made = {call.fill(sums)};
     } else if (name.find("same") != name.npos) {
       made = {is_withheld && !has_fault("seize") ? call.copy() : call.take()};
     } else {
@@ -205,6 +176,7 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
 
 PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
   const std::string code(args->program->code, args->program->code_size);
+  compile_options_seen.assign(args->compile_options, args->compile_options_size);
   for (const auto& entry : std::filesystem::directory_iterator(std::getenv("FAKE_GPU_MODULES"))) {
     const std::string name = entry.path().stem();
     if (code.find("@" + name + " ") == std::string::npos) continue;
@@ -213,8 +185,13 @@ PJRT_Error* compile(PJRT_Client_Compile_Args* args) {
     const bool has_call = std::regex_search(
         code, call, std::regex(R"re(custom_call(?: @(\w+)|.*call_target_name = "(\w+)"))re"));
     const std::string target = has_call ? (call[1].matched ? call[1] : call[2]).str() : "";
+    // Without an assignment a program of such a name runs on two devices, any other on the first.
+    std::vector<PJRT_Device*> devices = assigned(*args->client, compile_options_seen);
+    const std::size_t count = name.ends_with("_all") ? 2 : 1;
+    for (std::size_t i = 0; devices.size() < count; ++i)
+      devices.push_back(args->client->pointers[i]);
     args->executable = new PJRT_LoadedExecutable{
-        {name, std::string(std::istreambuf_iterator<char>(file), {}), code, target}};
+        {name, std::string(std::istreambuf_iterator<char>(file), {}), code, target}, devices};
     return nullptr;
   }
   return fail(PJRT_Error_Code_INVALID_ARGUMENT, "no such program");
@@ -298,6 +275,16 @@ void fill_objects() {
     args->num_addressable_devices = args->client->pointers.size();
     return nullptr;
   };
+  table.PJRT_Client_Devices = [](PJRT_Client_Devices_Args* args) -> PJRT_Error* {
+    args->devices = args->client->all.data();
+    args->num_devices = args->client->all.size();
+    return nullptr;
+  };
+  table.PJRT_DeviceDescription_ProcessIndex =
+      [](PJRT_DeviceDescription_ProcessIndex_Args* args) -> PJRT_Error* {
+    args->process_index = reinterpret_cast<PJRT_Device*>(args->device_description)->process;
+    return nullptr;
+  };
   table.PJRT_Device_LocalHardwareId = [](PJRT_Device_LocalHardwareId_Args* args) -> PJRT_Error* {
     args->local_hardware_id = args->device->ordinal;
     return nullptr;
@@ -332,10 +319,8 @@ void fill_programs() {
   };
   table.PJRT_LoadedExecutable_AddressableDevices =
       [](PJRT_LoadedExecutable_AddressableDevices_Args* args) -> PJRT_Error* {
-    // A program of such a name runs on two devices, any other on the first.
-    const bool is_on_all = args->executable->executable.name.ends_with("_all");
-    args->addressable_devices = the_client->pointers.data();
-    args->num_addressable_devices = is_on_all ? 2 : 1;
+    args->addressable_devices = args->executable->devices.data();
+    args->num_addressable_devices = args->executable->devices.size();
     return nullptr;
   };
   table.PJRT_LoadedExecutable_Destroy =
@@ -360,7 +345,7 @@ void fill_programs() {
   };
   table.PJRT_Executable_NumPartitions =
       [](PJRT_Executable_NumPartitions_Args* args) -> PJRT_Error* {
-    args->num_partitions = 1;
+    args->num_partitions = is_of_job(*args->executable) ? the_client->all.size() : 1;
     return nullptr;
   };
 }
@@ -369,6 +354,13 @@ void fill_programs() {
 
 extern "C" __attribute__((visibility("default"))) const char* fake_gpu_options() {
   return options_seen.c_str();
+}
+
+/// Returns what the last program was compiled with, and sets its size.
+extern "C" __attribute__((visibility("default"))) const char* fake_gpu_compile_options(
+    std::size_t* size) {
+  *size = compile_options_seen.size();
+  return compile_options_seen.data();
 }
 
 extern "C" __attribute__((visibility("default"))) const PJRT_Api* GetPjrtApi() {

@@ -2,8 +2,13 @@
 // and keeps, and a plugin that does not do its part.
 #include <unistd.h>
 
+#include <condition_variable>
 #include <filesystem>
+#include <map>
+#include <mutex>
+#include <thread>
 
+#include "client/nodes.hpp"
 #include "execution/executable.hpp"
 #include "gate.hpp"
 #include "gpu_client.hpp"
@@ -95,7 +100,102 @@ std::string reports_of(const char* faults, int calls) {
   return devrt_simulator_reports(1);
 }
 
+/// The keys of a job whose processes are threads.
+class SharedKeys final : public pjrt::KeyValueStore {
+ public:
+  std::string get(std::string_view key, std::chrono::milliseconds timeout) override {
+    std::unique_lock lock(mutex_);
+    // A system-clock wait: gcc 12's TSan misses the steady one.
+    const auto until = std::chrono::system_clock::now() + timeout;
+    if (changed_.wait_until(lock, until, [&] { return values_.contains(key); })) {
+      return values_.find(key)->second;
+    }
+    throw StatusError(Status(StatusCode::kDeadlineExceeded, "nobody set " + std::string(key)));
+  }
+  std::string try_get(std::string_view key) override {
+    std::lock_guard lock(mutex_);
+    const auto found = values_.find(key);
+    if (found != values_.end()) return found->second;
+    throw StatusError(Status(StatusCode::kNotFound, "it is not set"));
+  }
+  void set(std::string_view key, std::string_view value) override {
+    if (is_full) throw std::runtime_error("no more keys");
+    std::lock_guard lock(mutex_);
+    values_[std::string(key)] = value;
+    changed_.notify_all();
+  }
+
+  bool is_full = false;
+
+ private:
+  std::mutex mutex_;
+  std::condition_variable changed_;
+  std::map<std::string, std::string, std::less<>> values_;
+};
+
+/// Makes the client of one of two processes that have equal devices.
+std::shared_ptr<Client> client_of_node(int node) {
+  ClientOptions options = options_with();
+  options.node_id = node;
+  options.num_nodes = 2;
+  return Client::make(std::move(options), [](std::span<const DeviceFacts> local) {
+    std::vector<NodeDevice> mine;
+    for (const DeviceFacts& device : local) mine.push_back({device.local_hardware_id, device.kind});
+    return NodesDevices{mine, mine};
+  });
+}
+
+std::string numbers_of(const native::Engine& engine) {
+  std::string text;
+  for (const std::int64_t number : engine.numbers()) text += std::to_string(number) + " ";
+  for (const pjrt::DeviceNumber& device : engine.client().all_numbers()) {
+    text += std::to_string(device.process) + ":" + std::to_string(device.id) + " ";
+  }
+  return text;
+}
+
 }  // namespace
+
+TEST_CASE(gpu_engines_of_a_job_know_the_devices_of_all_processes) {
+  const Plugin plugin;
+  configure("devices=2 delay=0");
+  const auto keys = std::make_shared<SharedKeys>();
+  std::string found[2];
+  std::vector<std::thread> threads;
+  for (int node = 0; node < 2; ++node) {
+    threads.emplace_back([&, node] {
+      const auto client = client_of_node(node);
+      found[node] = numbers_of(*client->engine(FAKE_PLUGIN, keys));
+      client->close();
+    });
+  }
+  for (std::thread& thread : threads) thread.join();
+  CHECK(found[0] == "0 1 0:0 0:1 1:2 1:3 ");
+  CHECK(found[1] == "2 3 0:0 0:1 1:2 1:3 ");
+  check_no_reports();
+}
+
+TEST_CASE(gpu_engine_of_a_job_has_the_error_of_its_keys) {
+  const Plugin plugin;
+  configure("devices=2 delay=0");
+  setenv("FAKE_GPU_TIMEOUT", "20", 1);
+  const auto keys = std::make_shared<SharedKeys>();
+  const auto client = client_of_node(0);
+  for (const bool is_full : {false, true}) {
+    keys->is_full = is_full;
+    try {
+      (void)client->engine(FAKE_PLUGIN, keys);
+      CHECK(false);
+    } catch (const StatusError& error) {
+      const StatusCode code = error.status().code();
+      CHECK(code == (is_full ? StatusCode::kInternal : StatusCode::kDeadlineExceeded));
+      const std::string_view words = is_full ? "no more keys" : "nobody set fake/local/1";
+      CHECK(error.status().message().find(words) != std::string::npos);
+    }
+  }
+  client->close();
+  unsetenv("FAKE_GPU_TIMEOUT");
+}
 
 TEST_CASE(gpu_programs_are_ordered_and_keep_what_they_use) {
   for (const char* plugin : {"", "early"}) {  // older ones give up views early

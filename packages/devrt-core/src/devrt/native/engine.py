@@ -26,6 +26,7 @@ from devrt.native.engines import cache_of
 if TYPE_CHECKING:
     from devrt.compiling.custom_call_registry import Handler
     from devrt.compiling.device_assignment import DeviceAssignment
+    from devrt.compiling.load_or_compile import CacheSource
     from devrt.compiling.quirks import Flag
 
 __all__ = ["Engine", "EngineLibrary"]
@@ -122,9 +123,10 @@ class Engine(Generic[Found]):
         return ()
 
     def numbers(self, client: Any, library: Found) -> Mapping[int, int]:
-        """Return the compiler's numbers of this process's devices, by their ids.
+        """Return the compiler's numbers of the devices that it knows, by their ids.
 
-        They are their places in `local_devices`, unless the compiler says otherwise.
+        They are this process's, by their places in `local_devices`, unless the compiler says
+        otherwise: one that is part of a job knows the devices of all processes.
         """
         return {device: number for number, device in enumerate(_local_ids(client))}
 
@@ -177,7 +179,8 @@ class Engine(Generic[Found]):
         library = self.opened(client)
         refuse(library.quirks, source, operation)
         given = CompileOptions.of({"compile_options": compile_options, **options})
-        chosen = self._complete(client, library, source, devices, given, operation).serialize()
+        complete = self._complete(client, library, source, devices, given, operation)
+        chosen = complete.serialize()
 
         def compile(code: bytes) -> Any:
             return self.native._compile(client, library.path, code, "mlir", chosen)
@@ -188,7 +191,7 @@ class Engine(Generic[Found]):
                 library, facts.custom_calls if facts.is_whole else self.named_calls(source)
             )
             executable = load_or_compile(
-                cache_of(client),
+                self._cache(client, library, complete),
                 self.platform,
                 library.path,
                 facts,
@@ -272,6 +275,19 @@ class Engine(Generic[Found]):
 
     # -- how --------------------------------------------------------------------------------------
 
+    def _cache(self, client: Any, library: Found, options: CompileOptions) -> CacheSource | None:
+        """Return what opens the disk cache for a program; None for one of several processes.
+
+        Their compilers share the search for the fastest code of such a program: one that loaded it
+        would leave the others waiting.
+        """
+        if client.device_count() == client.local_device_count():
+            return cache_of(client)
+        numbers, assigned = self.numbers(client, library), options.assignment()
+        local = {numbers[device] for device in _local_ids(client)}
+        is_local = assigned is None or all(local.issuperset(row) for row in assigned.ids)
+        return cache_of(client) if is_local else None
+
     def _bind(self, library: str, handler: Handler, address: int | None) -> int:
         if address is None:
             slot: int = self.native._register_custom_call(library, handler.name, handler.is_device)
@@ -332,12 +348,12 @@ def _local_ids(client: Any) -> list[int]:
 def _engine_numbers(
     assignment: DeviceAssignment | None, numbers: Mapping[int, int], operation: str
 ) -> DeviceAssignment | None:
-    """Return an assignment by the engine's numbers: it knows the devices of this process only."""
+    """Return an assignment by the engine's numbers."""
     try:
         return assignment and assignment.renumbered(numbers)
     except KeyError as error:
         msg = (
-            f"{operation} failed: device {error} is none of this process's. Use ids of "
-            f"client.local_devices(): {sorted(numbers)}."
+            f"{operation} failed: device {error} is none of this process's, nor of another's that "
+            f"the compiler knows. Use ids of these: {sorted(numbers)}."
         )
         raise InvalidArgumentError(msg, operation=operation) from None

@@ -32,6 +32,7 @@ from devrt.records import CACHE_OPTIONS, TRACEBACK_IN_BUFFERS, ClientContext, Op
 
 if TYPE_CHECKING:
     from devrt.contract import Client, Device
+    from devrt.native.nodes import Nodes
 
 __all__ = ["GpuPlatform", "is_simulated", "simulated_links"]
 
@@ -157,7 +158,7 @@ class GpuPlatform:
                 raise
             raise self._with_variables(error, simulates=mock is not None) from None
         _first_used.setdefault(self.name, os.getpid())
-        _remember(client, options, joined["distributed_client"])
+        self._remember(client, options, joined)
         return client
 
     def _native_module(self) -> Any:
@@ -193,17 +194,41 @@ class GpuPlatform:
         made = {"node_id": nodes[0], "num_nodes": nodes[1], "distributed_client": store}
         if store is None:
             return made
-        from devrt.native.nodes import Nodes, exchange_for  # not at the top: few clients need it
+        from devrt.native.nodes import exchange_for  # not at the top: few clients need it
 
-        agreed = Nodes(
+        return made | {"exchange": exchange_for(store, self._nodes(*nodes), options)}
+
+    def _nodes(self, node_id: int, num_nodes: int) -> Nodes:
+        """Return what the processes of a job agree on."""
+        from devrt.native.nodes import Nodes
+
+        return Nodes(
             scope="gpu",
             platform=self.name,
             version=_version_of(self.module.partition(".")[0]),
             operation=f"make_{self.name}_client",
-            node_id=nodes[0],
-            num_nodes=nodes[1],
+            node_id=node_id,
+            num_nodes=num_nodes,
         )
-        return made | {"exchange": exchange_for(store, agreed, options)}
+
+    def _remember(
+        self, client: Client, options: Mapping[str, Any], joined: Mapping[str, Any]
+    ) -> None:
+        """Keep what the client's programs, kernels and collectives look up later."""
+        from devrt.native import engines, kernel_modules
+
+        store = joined["distributed_client"]
+        if store is not None:
+            from devrt.native.engine_job import remember_engine_job
+            from devrt.native.group_span import remember_job
+
+            remember_job(client, store)
+            nodes = self._nodes(joined["node_id"], joined["num_nodes"])
+            remember_engine_job(client, store, nodes, options)
+        # Without what joins it to others, which may refer to the client.
+        cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
+        engines.remember_cache(client, cached)
+        kernel_modules.remember_cache(client, options)
 
     def simulator_path(self, native: Any) -> str:
         """Return where the simulator's library is: beside the native module."""
@@ -248,20 +273,6 @@ def _version_of(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return str(getattr(importlib.import_module(package), "__version__", "unknown"))
-
-
-def _remember(client: Client, options: Mapping[str, Any], store: Any) -> None:
-    """Keep what the client's programs, kernels and collectives look up later."""
-    from devrt.native import engines, kernel_modules
-
-    if store is not None:
-        from devrt.native.group_span import remember_job
-
-        remember_job(client, store)
-    # Without what joins it to others, which may refer to the client.
-    cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
-    engines.remember_cache(client, cached)
-    kernel_modules.remember_cache(client, options)
 
 
 def _native_client(

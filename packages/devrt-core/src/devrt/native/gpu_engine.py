@@ -32,6 +32,7 @@ from devrt.native.kernel_calls import KERNEL_TARGET
 if TYPE_CHECKING:
     from devrt.compiling.quirks import Flag, Quirk
     from devrt.contract import Capabilities
+    from devrt.native.engine_job import EngineJob
     from devrt.native.gpu import GpuPlatform
 
 __all__ = ["GpuEngine", "GpuLibrary", "capabilities", "describe"]
@@ -150,18 +151,36 @@ class GpuEngine(Engine[GpuLibrary]):
         return {**self._flags()}
 
     def numbers(self, client: Any, library: GpuLibrary) -> Mapping[int, int]:
-        """Return the plugin's numbers of the client's devices, by their ids; opens the plugin."""
-        ids = [device.id for device in client.local_devices()]
+        """Return the plugin's numbers of the devices it knows, by their ids; opens the plugin.
+
+        In a job those are of all processes, and the first call waits for the others.
+        """
+        job = _job_of(client, library)
         with self.quiet(library):
+            if job is not None:
+                return job.numbers(self.native, client, library)
+            ids = [device.id for device in client.local_devices()]
             return dict(zip(ids, self.native._engine_devices(client, library.path), strict=True))
 
     def machine(self, client: Any) -> Sequence[str]:
-        """Return the kinds of the client's devices, for which the code is."""
+        """Return the kinds of the client's devices, for which the code is; in a job of all."""
+        job = _job_of(client, self.library(client))
+        if job is not None:
+            return job.rows(client)
         return [device.device_kind for device in client.local_devices()]
 
     def quiet(self, library: GpuLibrary) -> AbstractContextManager[None]:
         """Return what keeps a library's informational lines off standard error."""
         return nullcontext() if library.on_cpu is None else quiet(library.on_cpu.engine)
+
+
+def _job_of(client: Any, library: GpuLibrary) -> EngineJob | None:
+    """Return the job whose devices a client's compiler knows; the simulator's knows of none."""
+    if library.on_cpu is not None:
+        return None
+    from devrt.native.engine_job import engine_job_of  # not at the top: few clients need it
+
+    return engine_job_of(client)
 
 
 @functools.cache
@@ -274,5 +293,6 @@ def capabilities(self: Any) -> Capabilities:
         formats=formats_of(self),
         collectives=True,
         custom_calls=True,
+        programs_across_processes=_job_of(self, library) is not None,
         calls_on_host=library.on_cpu is not None,
     )

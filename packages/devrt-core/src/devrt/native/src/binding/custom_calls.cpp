@@ -3,18 +3,14 @@
 
 #include <array>
 #include <atomic>
-#include <chrono>
-#include <condition_variable>
 #include <cstddef>
 #include <cstdint>
-#include <mutex>
 #include <span>
 #include <string>
 #include <vector>
 
+#include "binding/call_gate.hpp"
 #include "binding/python.hpp"
-#include "binding/signals.hpp"
-#include "devrt/base/fork_guard.hpp"
 #include "devrt/pjrt/engine/call_attributes.hpp"
 #include "execution/custom_calls.hpp"
 
@@ -25,60 +21,6 @@ using namespace nb::literals;
 namespace {
 
 PyObject* answer_function = nullptr;
-
-/// Lets calls in while there is an interpreter: one that reached it later would never return.
-class Gate {
- public:
-  bool enter() {
-    std::lock_guard lock(mutex_);
-    if (is_shut_) return false;
-    ++inside_;
-    return true;
-  }
-  void leave() {
-    std::lock_guard lock(mutex_);
-    if (--inside_ == 0) empty_.notify_all();
-  }
-  void shut() {
-    std::lock_guard lock(mutex_);
-    is_shut_ = true;
-  }
-  /// Waits for a moment; returns whether nobody is inside.
-  bool wait() {
-    std::unique_lock lock(mutex_);
-    // A system-clock wait: gcc 12's TSan misses the steady one.
-    const auto until = std::chrono::system_clock::now() + std::chrono::milliseconds(20);
-    return empty_.wait_until(lock, until, [this] { return inside_ == 0; });
-  }
-  /// Returns whether the gate is another process's, whose threads do not exist here.
-  bool is_forked() const noexcept { return fork_.is_child(); }
-
- private:
-  std::mutex mutex_;
-  std::condition_variable empty_;
-  std::size_t inside_ = 0;
-  bool is_shut_ = false;
-  ForkGuard fork_;
-};
-
-/// Never destroyed: threads of the plugin may come by while the process exits.
-Gate& gate() {
-  static auto* const made = new Gate;
-  return *made;
-}
-
-/// Holds the GIL on a thread of the plugin, or of a caller who released it.
-class GilHold {
- public:
-  GilHold() noexcept : state_(PyGILState_Ensure()) {}
-  GilHold(const GilHold&) = delete;
-  GilHold& operator=(const GilHold&) = delete;
-  ~GilHold() { PyGILState_Release(state_); }
-
- private:
-  const GilRelease::Pause pause_;
-  const PyGILState_STATE state_;
-};
 
 nb::object to_text(const XLA_FFI_ByteSpan& span) {
   nb::object text = nb::steal(
@@ -215,7 +157,8 @@ Status ask_with_gil(std::size_t slot, const XLA_FFI_CallFrame& frame, const Host
 }
 
 Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {
-  if (!gate().enter()) return {StatusCode::kCancelled, "the process's Python interpreter ends"};
+  if (!call_gate().enter())
+    return {StatusCode::kCancelled, "the process's Python interpreter ends"};
   Status status;
   try {
     HostCopies copies(frame);
@@ -228,12 +171,12 @@ Status answer(std::size_t slot, const XLA_FFI_CallFrame& frame) noexcept {
   } catch (const std::exception& error) {
     status = Status(StatusCode::kInternal, error.what());
   }
-  gate().leave();
+  call_gate().leave();
   return status;
 }
 
 std::size_t register_function(const std::string& library, const std::string& name, bool is_device) {
-  (void)gate();  // made before any thread can come by, and before a fork
+  use_call_gate();
   GilRelease released;
   const std::size_t slot = register_custom_call(library, name, &answer);
   takes_addresses[slot].store(is_device);
@@ -249,14 +192,8 @@ std::size_t register_native(const std::string& library, const std::string& name,
 }  // namespace
 
 bool finish_custom_calls() {
-  if (!has_bound_custom_calls() || gate().is_forked()) return true;
-  gate().shut();
-  try {
-    wait_in_slices([] { return gate().wait(); });
-  } catch (nb::python_error& error) {
-    error.restore();
-    return false;
-  }
+  if (!finish_calls()) return false;
+  if (!has_bound_custom_calls()) return true;
   static PyObject* function = nullptr;
   (void)call_python(module_attribute(function, "devrt.native.custom_calls", "forget_all"),
                     nb::str(DEVRT_PACKAGE));

@@ -9,6 +9,7 @@
 #include <vector>
 
 #include "binding/calls.hpp"
+#include "binding/engine_devices.hpp"
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
 #include "client/release_queue.hpp"
@@ -354,13 +355,6 @@ nb::tuple identify_engine(const std::string& library) {
   return nb::make_tuple(api->minor_version(), to_tuple(stablehlo));
 }
 
-/// Returns the numbers that a library has for the devices of this process, and opens it for that.
-nb::object engine_devices(Client& client, const std::string& library) {
-  const auto numbers = std::make_shared<std::vector<std::int64_t>>();
-  call_apart([=, on = client.shared()] { *numbers = on->engine(library)->numbers(); });
-  return to_tuple(*numbers);
-}
-
 void bind_executable(nb::module_& module) {
   bind_token(module);
   bind_class(module);
@@ -369,6 +363,10 @@ void bind_executable(nb::module_& module) {
   module.def("_engine_devices", &engine_devices, "client"_a, "library"_a,
              nb::sig("def _engine_devices(client: " DEVRT_CLASS_PREFIX
                      "Client, library: str) -> tuple[int, ...]"));
+  module.def("_join_engine", &join_engine, "client"_a, "library"_a, "keys"_a,
+             nb::sig("def _join_engine(client: " DEVRT_CLASS_PREFIX
+                     "Client, library: str, keys: typing.Any) -> tuple[tuple[int, ...], "
+                     "list[tuple[int, int]]]"));
   module.def("_compile", &compile, "client"_a, "library"_a, "program"_a, "format"_a, "options"_a,
              nb::sig("def _compile(client: " DEVRT_CLASS_PREFIX
                      "Client, library: str, program: bytes, format: str, "

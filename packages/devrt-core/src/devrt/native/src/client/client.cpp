@@ -357,10 +357,11 @@ void Client::close(WorkQueue::OnClose pending) {
   pool_.close();
 }
 
-std::shared_ptr<Engine> Client::engine(const std::string& library) {
+std::shared_ptr<Engine> Client::engine(const std::string& library,
+                                       std::shared_ptr<pjrt::KeyValueStore> store) {
   check_open("compile_and_load");
   std::lock_guard lock(engine_mutex_);
-  if (!engine_) engine_ = std::make_shared<Engine>(library, *this);
+  if (!engine_) engine_ = std::make_shared<Engine>(library, *this, std::move(store));
   return engine_;
 }
 

@@ -256,8 +256,10 @@ class Client {
   /// Gives the freed blocks that are kept for reuse back to the system.
   void defragment();
 
-  /// Returns the compiler, made at the first call from the plugin at `library`.
-  std::shared_ptr<Engine> engine(const std::string& library);
+  /// Returns the compiler, made at the first call from the plugin at `library`; with a store, as
+  /// one of the job's.
+  std::shared_ptr<Engine> engine(const std::string& library,
+                                 std::shared_ptr<pjrt::KeyValueStore> store = nullptr);
   /// Returns the compiler, or null if nothing was compiled yet.
   std::shared_ptr<Engine> engine() const;
 

@@ -37,7 +37,8 @@ std::vector<DeviceFacts> facts_of(const Client& client) {
   return facts;
 }
 
-Ref<pjrt::Client> make_client(const std::string& library, const Client& owner) {
+Ref<pjrt::Client> make_client(const std::string& library, const Client& owner,
+                              std::shared_ptr<pjrt::KeyValueStore> store) {
   const EnginePolicy& policy = platform().engine;
   const std::size_t num_devices = owner.local_devices().size();
   std::vector<pjrt::Option> options;
@@ -46,9 +47,13 @@ Ref<pjrt::Client> make_client(const std::string& library, const Client& owner) {
       owner.options().backend_options, std::back_inserter(options), [&](const pjrt::Option& given) {
         return std::ranges::find(policy.forwarded, given.name) != policy.forwarded.end();
       });
+  if (store) {
+    options.push_back({"node_id", std::int64_t{owner.options().node_id}});
+    options.push_back({"num_nodes", std::int64_t{owner.options().num_nodes}});
+  }
   const std::shared_ptr<const pjrt::Api> api = load_engine(library);
   finish_before_exit();  // after the library's own handlers, so that it comes before them
-  Ref<pjrt::Client> client = pjrt::Client::make(api, options);
+  Ref<pjrt::Client> client = pjrt::Client::make(api, options, std::move(store));
   owner.backend().engine_was_made();
   const std::string found = client->platform_name();
   if (found != policy.platform) refuse(library, "its platform is '" + found + "'.");
@@ -81,24 +86,18 @@ std::shared_ptr<const pjrt::Api> load_engine(const std::string& library) {
   return pjrt::Api::load(library, &check_engine);
 }
 
-Engine::Engine(const std::string& library, const Client& client)
-    : client_(make_client(library, client)),
+Engine::Engine(const std::string& library, const Client& client,
+               std::shared_ptr<pjrt::KeyValueStore> store)
+    : client_(make_client(library, client, std::move(store))),
       engine_of_(find_order(*client_, client)),
       local_of_(engine_of_.size()) {
   for (std::size_t i = 0; i < engine_of_.size(); ++i) local_of_[engine_of_[i]] = i;
 }
 
 std::vector<std::int64_t> Engine::numbers() const {
-  const pjrt::Api& api = client_->api();
   std::vector<std::int64_t> found;
   for (const std::size_t index : engine_of_) {
-    auto device = pjrt::make_args<PJRT_Device_GetDescription_Args>();
-    device.device = client_->devices()[index];
-    api.check<&PJRT_Api::PJRT_Device_GetDescription>(device);
-    auto described = pjrt::make_args<PJRT_DeviceDescription_Id_Args>();
-    described.device_description = device.device_description;
-    api.check<&PJRT_Api::PJRT_DeviceDescription_Id>(described);
-    found.push_back(described.id);
+    found.push_back(client_->id_of(client_->devices()[index]));
   }
   return found;
 }

@@ -32,8 +32,10 @@ std::shared_ptr<const pjrt::Api> load_engine(const std::string& library);
 /// A client's engine, made at its first compilation.
 class Engine {
  public:
-  /// Loads the plugin. Throws what `load_engine` and the plugin throw.
-  Engine(const std::string& library, const Client& client);
+  /// Loads the plugin. With a store, the plugin's client is one of the job's and knows the devices
+  /// of all its processes, for which it waits. Throws what `load_engine` and the plugin throw.
+  Engine(const std::string& library, const Client& client,
+         std::shared_ptr<pjrt::KeyValueStore> store);
   Engine(const Engine&) = delete;
   Engine& operator=(const Engine&) = delete;
 
@@ -47,7 +49,8 @@ class Engine {
   }
   /// Returns which device of the client one of the engine's is.
   std::size_t local_of(std::size_t device) const noexcept { return local_of_[device]; }
-  /// Returns the number that the engine has for each device of the client: assignments have those.
+  /// Returns the number that the engine has for each of this process's devices, in the client's
+  /// order: assignments have those.
   std::vector<std::int64_t> numbers() const;
   StreamOrder& streams() noexcept { return streams_; }
 

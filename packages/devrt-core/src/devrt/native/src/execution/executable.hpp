@@ -43,8 +43,13 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   const pjrt::Signature& signature() const noexcept { return *signature_; }
   /// Returns the devices of this process that it runs on, in the order of arguments and outputs.
   std::span<Device* const> devices() const noexcept { return devices_; }
-  /// Returns whether a call is so short that waiting for another thread would cost more.
-  bool is_short() const noexcept { return signature_->is_short; }
+  /// Returns whether a call is so short that waiting for another thread would cost more. One that
+  /// waits for other processes never is.
+  bool is_short() const noexcept { return signature_->is_short && !spans_processes(); }
+  /// Returns whether it runs on devices of other processes, too.
+  bool spans_processes() const noexcept {
+    return signature_->num_replicas * signature_->num_partitions > devices_.size();
+  }
 
   /// Returns the engine's executable; throws FAILED_PRECONDITION once deleted, closed or forked.
   Ref<pjrt::Executable> loaded(const char* operation) const;

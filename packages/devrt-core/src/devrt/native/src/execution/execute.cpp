@@ -341,7 +341,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     for (std::size_t i = 0; i < reservations.size(); ++i) bytes[i] = bytes_of_outputs(targets(i));
     reserve(reservations.span(), bytes.span());
   }
-  Context context = context_of(is_together);
+  const bool waits_for_others = is_together || spans_processes();
+  Context context = context_of(waits_for_others);
   has_begun = true;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
     ReadyEvent event =

@@ -20,6 +20,7 @@
 #include "devrt/pjrt/engine/api.hpp"
 #include "devrt/pjrt/engine/event.hpp"
 #include "devrt/pjrt/engine/in_flight.hpp"
+#include "devrt/pjrt/engine/key_value_store.hpp"
 #include "devrt/pjrt/engine/release.hpp"
 
 namespace devrt::pjrt {
@@ -60,17 +61,26 @@ struct Option {
   }
 };
 
+/// A device of any process, as a plugin numbers it.
+struct DeviceNumber {
+  int id = 0;
+  int process = 0;
+};
+
 /// A plugin's client. Destroyed with the last buffer and executable that hold a share of it.
 class Client final : public RefCounted<Client> {
  public:
-  static Ref<Client> make(std::shared_ptr<const Api> api, std::span<const Option> options) {
+  /// Makes a client. With a store it is one of a job, which waits for the other processes' clients.
+  static Ref<Client> make(std::shared_ptr<const Api> api, std::span<const Option> options,
+                          std::shared_ptr<KeyValueStore> store = nullptr) {
     std::vector<PJRT_NamedValue> values;
     for (const Option& option : options) values.push_back(option.to_named_value());
     auto args = make_args<PJRT_Client_Create_Args>();
     args.create_options = values.data();
     args.num_options = values.size();
+    if (store) use_store(args, *store);
     api->check<&PJRT_Api::PJRT_Client_Create>(args);
-    return Ref<Client>::adopt(new Client(std::move(api), args.client));
+    return Ref<Client>::adopt(new Client(std::move(api), args.client, std::move(store)));
   }
 
   ~Client() {
@@ -83,7 +93,7 @@ class Client final : public RefCounted<Client> {
       return;
     }
     // The plugin would wait for the thread that this runs on.
-    std::thread([api = api_, client = client_] { destroy(*api, client); }).detach();
+    std::thread([api = api_, client = client_, store = store_] { destroy(*api, client); }).detach();
   }
 
   const Api& api() const noexcept { return *api_; }
@@ -112,6 +122,29 @@ class Client final : public RefCounted<Client> {
     return i;
   }
 
+  /// Returns the plugin's number of a device.
+  int id_of(PJRT_Device* device) const {
+    auto args = make_args<PJRT_DeviceDescription_Id_Args>();
+    args.device_description = description_of(device);
+    api_->check<&PJRT_Api::PJRT_DeviceDescription_Id>(args);
+    return args.id;
+  }
+
+  /// Returns the numbers of the devices of all processes.
+  std::vector<DeviceNumber> all_numbers() const {
+    auto args = make_args<PJRT_Client_Devices_Args>();
+    args.client = client_;
+    api_->check<&PJRT_Api::PJRT_Client_Devices>(args);
+    std::vector<DeviceNumber> found;
+    for (PJRT_Device* device : std::span(args.devices, args.num_devices)) {
+      auto process = make_args<PJRT_DeviceDescription_ProcessIndex_Args>();
+      process.device_description = description_of(device);
+      api_->check<&PJRT_Api::PJRT_DeviceDescription_ProcessIndex>(process);
+      found.push_back({id_of(device), process.process_index});
+    }
+    return found;
+  }
+
   /// Records that a call on several devices failed, after which the next would hang.
   void set_stuck() noexcept { is_stuck_.store(true, std::memory_order_release); }
   /// Throws FAILED_PRECONDITION if a call on several devices would hang.
@@ -133,14 +166,21 @@ class Client final : public RefCounted<Client> {
   }
 
  private:
-  Client(std::shared_ptr<const Api> api, PJRT_Client* client)
-      : api_(std::move(api)), client_(client) {
+  Client(std::shared_ptr<const Api> api, PJRT_Client* client, std::shared_ptr<KeyValueStore> store)
+      : api_(std::move(api)), store_(std::move(store)), client_(client) {
     auto args = make_args<PJRT_Client_AddressableDevices_Args>();
     args.client = client_;
     api_->check<&PJRT_Api::PJRT_Client_AddressableDevices>(args);
     devices_.assign(args.addressable_devices,
                     args.addressable_devices + args.num_addressable_devices);
     in_flight_ = std::make_unique<InFlight>(devices_.size());
+  }
+
+  PJRT_DeviceDescription* description_of(PJRT_Device* device) const {
+    auto args = make_args<PJRT_Device_GetDescription_Args>();
+    args.device = device;
+    api_->check<&PJRT_Api::PJRT_Device_GetDescription>(args);
+    return args.device_description;
   }
 
   friend class Buffer;
@@ -156,6 +196,7 @@ class Client final : public RefCounted<Client> {
   }
 
   const std::shared_ptr<const Api> api_;
+  const std::shared_ptr<KeyValueStore> store_;  // null for a client of this process alone
   PJRT_Client* const client_;
   std::vector<PJRT_Device*> devices_;
   std::unique_ptr<InFlight> in_flight_;
