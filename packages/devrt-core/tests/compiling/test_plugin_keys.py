@@ -52,25 +52,25 @@ def test_values_are_bytes_below_the_prefix(kind):
 
 
 def test_a_wait_ends_in_time_and_with_the_process(monkeypatch):
-    asked = []
+    timeouts = []
 
     class Waits(Texts):
         def blocking_key_value_get(self, key, timeout_in_ms):
-            asked.append(timeout_in_ms)
+            timeouts.append(timeout_in_ms)
             return super().blocking_key_value_get(key, timeout_in_ms)
 
     keys = PluginKeys(Waits())
     code, text = keys.answer("get", b"key", 20)
     assert code == StatusCode.DEADLINE_EXCEEDED
     assert b"key was not set" in text
-    assert max(asked) <= 20
+    assert max(timeouts) <= 20
     ending = threading.Event()
     ending.set()
     monkeypatch.setattr(plugin_keys, "_ending", ending)
     code, text = keys.answer("get", b"key", 10**8)
     assert code == StatusCode.CANCELLED
     assert b"the process ends" in text
-    assert max(asked) <= 1000
+    assert max(timeouts) <= 1000
 
 
 def test_the_error_of_a_lost_process_names_it_on_the_way_back():

@@ -73,6 +73,7 @@ PJRT_Error* create(PJRT_Client_Create_Args* args) {
   try {
     number_devices(*client);
   } catch (std::unique_ptr<PJRT_Error>& error) {
+    delete client;
     return error.release();
   }
   for (std::size_t i = 0; i < visible.size(); ++i) {
