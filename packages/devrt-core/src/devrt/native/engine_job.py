@@ -12,9 +12,10 @@ import weakref
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from devrt._support.rounds import next_round
 from devrt.compiling.plugin_keys import PluginKeys
 from devrt.errors import DistributedError, ForkedError
-from devrt.native.nodes import NodeDevices, Nodes, exchange_for, next_round
+from devrt.native.nodes import NodeDevices, Nodes, exchange_for
 
 if TYPE_CHECKING:
     from devrt.contract import Device, DistributedRuntimeClient

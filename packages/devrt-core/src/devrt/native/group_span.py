@@ -16,6 +16,7 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt._support.losses import lost_of
+from devrt._support.rounds import next_round
 from devrt.errors import (
     DeadlineExceededError,
     DevrtError,
@@ -23,7 +24,6 @@ from devrt.errors import (
     ForkedError,
     InvalidArgumentError,
 )
-from devrt.native.nodes import next_round
 
 if TYPE_CHECKING:
     from devrt.contract import Device, DistributedRuntimeClient

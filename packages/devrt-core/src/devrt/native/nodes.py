@@ -6,16 +6,14 @@ or what failed, under another key, so that the others need one wait each and fai
 
 from __future__ import annotations
 
-import itertools
 import json
 import math
-import threading
 import time
-import weakref
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt._support.record import record
+from devrt._support.rounds import next_round
 from devrt.errors import (
     DeadlineExceededError,
     DistributedError,
@@ -28,7 +26,7 @@ from devrt.errors import (
 if TYPE_CHECKING:
     from devrt.contract import DistributedRuntimeClient
 
-__all__ = ["NodeDevices", "Nodes", "exchange_for", "next_round"]
+__all__ = ["NodeDevices", "Nodes", "exchange_for"]
 
 NodeDevices = list[tuple[int, str]]
 """The devices of one process: the driver's number of each, and its kind."""
@@ -101,34 +99,6 @@ def exchange_for(
         return _Exchange(store, nodes).devices(mine, *timeouts)
 
     return exchange
-
-
-class _Rounds:
-    """Counts the exchanges of each store, so that a later one does not read an earlier's keys.
-
-    Programs make their clients and groups in the same order in every process: the counts agree.
-    """
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._counters: weakref.WeakKeyDictionary[Any, dict[str, Iterator[int]]]
-        self._counters = weakref.WeakKeyDictionary()
-
-    def next_of(self, store: object, scope: str) -> int:
-        try:
-            with self._lock:
-                scopes = self._counters.setdefault(store, {})
-                return next(scopes.setdefault(scope, itertools.count()))
-        except TypeError:  # neither hashable nor weakly referenced: keys are overwritten instead
-            return 0
-
-
-_ROUNDS = _Rounds()
-
-
-def next_round(store: object, scope: str) -> int:
-    """Return how often a scope of a store was counted before; 0 for a store that has no hash."""
-    return _ROUNDS.next_of(store, scope)
 
 
 def _check_store(store: object, nodes: Nodes) -> None:

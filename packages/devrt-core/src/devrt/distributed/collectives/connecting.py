@@ -10,10 +10,10 @@ from importlib.metadata import entry_points
 from typing import Any
 
 from devrt._clusters import seen_clusters
+from devrt._support.rounds import next_round
 from devrt.distributed.collectives.host import HostCollectives
 from devrt.distributed.state import global_state
 from devrt.errors import InvalidArgumentError, UnimplementedError
-from devrt.native.nodes import next_round
 from devrt.records import Available, Unavailable
 
 __all__ = ["connect", "connect_by", "engines", "of_job", "own_host"]
