@@ -161,3 +161,22 @@ TEST_CASE(arena_adds_up_under_threads) {
   f.arena.trim();
   CHECK(f.source->out == 0);
 }
+
+TEST_CASE(arena_finds_a_freed_chunk_of_just_the_size_at_any_alignment) {
+  constexpr std::size_t kLarge = 256;  // what drivers align to
+  Fixture f(64 * kKiB);
+  f.source->capacity = 64 * kKiB;
+  std::vector<char*> blocks;
+  for (int i = 0; i < 16; ++i) blocks.push_back(f.get(4 * kKiB, kLarge));
+  CHECK(f.arena.allocate(4 * kKiB, kLarge) == nullptr);
+  f.arena.deallocate(blocks[7], 4 * kKiB);
+  CHECK(f.get(4 * kKiB, kLarge) == blocks[7]);
+  f.arena.deallocate(blocks[3], 4 * kKiB);
+  char* small = f.get(64);  // leaves a chunk that is large enough and begins between multiples
+  CHECK(f.arena.allocate(4 * kKiB - 64, kLarge) == nullptr);
+  blocks[3] = f.get(4 * kKiB - kLarge, kLarge);
+  CHECK(blocks[3] == small + kLarge);
+  f.arena.deallocate(small, 64);
+  for (char* block : blocks) f.arena.deallocate(block, 0);
+  CHECK(f.arena.usage().in_use_bytes == 0);
+}

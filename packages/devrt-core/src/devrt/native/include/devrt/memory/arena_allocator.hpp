@@ -77,15 +77,15 @@ class ArenaAllocator final : public HostAllocator {
 
   void* allocate(std::size_t bytes, std::size_t alignment) override {
     if (fork_.is_child()) return nullptr;  // a thread that does not exist may hold the lock
-    const std::size_t slack = alignment > kUnit ? alignment - kUnit : 0;
     std::size_t needed = 0;
-    if (__builtin_add_overflow(bytes, slack + kUnit - 1, &needed)) return nullptr;
+    if (__builtin_add_overflow(bytes, kUnit - 1, &needed)) return nullptr;
     needed &= ~(kUnit - 1);
+    alignment = std::max(alignment, kUnit);
     std::lock_guard lock(mutex_);
     try {
-      Chunk* chunk = bins_.best_fit(needed);
-      if (!chunk && !(chunk = grow(needed))) return nullptr;
-      return take(*chunk, (bytes + kUnit - 1) & ~(kUnit - 1), alignment);
+      Chunk* chunk = bins_.best_fit(needed, alignment);
+      if (!chunk && !(chunk = grow(needed, alignment))) return nullptr;
+      return take(*chunk, needed, alignment);
     } catch (const std::bad_alloc&) {
       return nullptr;
     }
@@ -144,7 +144,7 @@ class ArenaAllocator final : public HostAllocator {
   static constexpr std::size_t kUnit = detail::ArenaBins::kUnit;
 
   /// Takes a region that `needed` bytes fit in; of the usual size if memory allows one.
-  Chunk* grow(std::size_t needed) {
+  Chunk* grow(std::size_t needed, std::size_t alignment) {
     auto region = std::make_unique<Region>();
     auto chunk = std::make_unique<Chunk>();
     regions_.reserve(regions_.size() + 1);
@@ -152,7 +152,7 @@ class ArenaAllocator final : public HostAllocator {
     if (least < needed) return nullptr;
     for (const std::size_t bytes : {std::max(least, options_.region_bytes), least}) {
       region->bytes = bytes;
-      region->data = static_cast<std::byte*>(upstream_->allocate(bytes, kUnit));
+      region->data = static_cast<std::byte*>(upstream_->allocate(bytes, alignment));
       if (region->data) break;
     }
     if (!region->data) return nullptr;
@@ -169,8 +169,7 @@ class ArenaAllocator final : public HostAllocator {
 
   /// Takes a free chunk into use, after splitting off what is not needed on either side.
   void* take(Chunk& chunk, std::size_t bytes, std::size_t alignment) {
-    const auto start = reinterpret_cast<std::uintptr_t>(chunk.data);
-    const std::size_t front = static_cast<std::size_t>(-start) & (alignment - 1);
+    const std::size_t front = chunk.bytes_before(alignment);
     const std::size_t back = chunk.bytes - front - bytes;
     // What can fail comes first.
     auto front_chunk = front > 0 ? std::make_unique<Chunk>() : nullptr;

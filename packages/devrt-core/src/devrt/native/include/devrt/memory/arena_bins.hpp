@@ -20,6 +20,11 @@ struct ArenaChunk {
   ArenaChunk* bin_before = nullptr;  // while it is free
   ArenaChunk* bin_after = nullptr;
   bool is_free = false;
+
+  /// Returns how many bytes lie before the first multiple of an alignment.
+  std::size_t bytes_before(std::size_t alignment) const noexcept {
+    return static_cast<std::size_t>(-reinterpret_cast<std::uintptr_t>(data)) & (alignment - 1);
+  }
 };
 
 /// Lists of free chunks by size, eight to an octave, and a bit for each that is not empty.
@@ -45,11 +50,11 @@ class ArenaBins {
     if (!heads_[bin]) filled_[bin / 64] &= ~(std::uint64_t{1} << (bin % 64));
   }
 
-  /// Returns the smallest free chunk of at least `bytes`, or null.
-  ArenaChunk* best_fit(std::size_t bytes) const noexcept {
+  /// Returns the smallest free chunk that has `bytes` from a multiple of `alignment` on, or null.
+  ArenaChunk* best_fit(std::size_t bytes, std::size_t alignment = kUnit) const noexcept {
     // Only the first bin can hold chunks that are too small; a later bin's are all larger.
     for (std::size_t bin = next_filled(bin_of(bytes)); bin < kBins; bin = next_filled(bin + 1)) {
-      if (ArenaChunk* found = smallest_in(bin, bytes)) return found;
+      if (ArenaChunk* found = smallest_in(bin, bytes, alignment)) return found;
     }
     return nullptr;
   }
@@ -88,11 +93,13 @@ class ArenaBins {
     return kBins;
   }
 
-  ArenaChunk* smallest_in(std::size_t bin, std::size_t bytes) const noexcept {
+  ArenaChunk* smallest_in(std::size_t bin, std::size_t bytes,
+                          std::size_t alignment) const noexcept {
     ArenaChunk* best = nullptr;
     for (ArenaChunk* chunk = heads_[bin]; chunk; chunk = chunk->bin_after) {
+      if (chunk->bytes < bytes + chunk->bytes_before(alignment)) continue;
       if (chunk->bytes == bytes) return chunk;
-      if (chunk->bytes > bytes && (!best || chunk->bytes < best->bytes)) best = chunk;
+      if (!best || chunk->bytes < best->bytes) best = chunk;
     }
     return best;
   }
