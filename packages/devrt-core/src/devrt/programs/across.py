@@ -292,6 +292,15 @@ def _forget_orders() -> None:
     groups.clear()  # not before the programs have ended that call by them
 
 
+@caches.register_of_clients
+def _forget_closed() -> None:
+    with _lock:
+        for client in [each for each in _orders if each.is_closed]:
+            del _orders[client]
+        for devices in [each for each in _groups if each[0].client.is_closed]:
+            del _groups[devices]
+
+
 def _scalar(value: Any, device: Device) -> Buffer:
     buffer: Buffer = device.client.buffer_from_pyval(np.array(value, np.int32), device)
     return buffer

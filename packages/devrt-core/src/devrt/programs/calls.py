@@ -50,6 +50,16 @@ class _Programs:
         for each in (self.entries, self.traces, self.executables, self.starts):
             each.clear()
 
+    def forget_closed(self) -> None:
+        """Forget those of closed clients."""
+        for key, (launch, _) in list(self.entries.items()):
+            if launch.executable.client.is_closed:
+                self.entries.pop(key, None)
+        for key, executable in list(self.executables.items()):
+            if executable.client.is_closed:
+                self.executables.pop(key, None)
+        self.starts.forget_closed()
+
 
 _all: weakref.WeakSet[_Programs] = weakref.WeakSet()
 _of_functions: weakref.WeakKeyDictionary[Any, dict[Any, _Programs]] = weakref.WeakKeyDictionary()
@@ -71,6 +81,12 @@ def _default_for(kinds: Sequence[Kind]) -> Device | None:
     if any(isinstance(kind, DispatchKey) and kind.committed for kind in kinds):
         return None
     return default_runtime().default_device()
+
+
+@caches.register_of_clients
+def _forget_closed() -> None:
+    for programs in list(_all):
+        programs.forget_closed()
 
 
 class Calls:

@@ -149,6 +149,17 @@ class Starts:
             self.table.clear()  # shortcuts still have it
         self._forget_table()
 
+    def forget_closed(self) -> None:
+        """Forget those of closed clients."""
+        had = sum(len(starts) for _, starts in self._patterns)
+        for _, starts in self._patterns:
+            for key, start in list(starts.items()):
+                if start.launch.executable.client.is_closed:
+                    starts.pop(key, None)
+        if sum(len(starts) for _, starts in self._patterns) < had and self.table is not None:
+            self.table.clear()  # it fills again with the next calls
+            self._forget_table()
+
     def _forget_table(self) -> None:
         self.find: Callable[[tuple[Any, ...]], Any] = _find_nothing
         self.stamp: object = _NO_STAMP

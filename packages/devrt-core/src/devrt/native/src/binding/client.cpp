@@ -157,6 +157,8 @@ void close_client(Client& client, nb::handle cancel) {
   const auto how = is_cancelled ? WorkQueue::OnClose::kCancel : WorkQueue::OnClose::kDrain;
   DrainScope drain;
   call_apart([how, closed = client.shared()] { closed->close(how); }, Waiting::kEnd);
+  static PyObject* forget_function = nullptr;
+  (void)call_python(module_attribute(forget_function, "devrt._support.caches", "forget_closed"));
 }
 
 nb::object distributed_client(const Client& client) {

@@ -1,0 +1,60 @@
+"""Clients of simulated devices that were closed: nothing keeps what their programs took."""
+
+import gc
+import os
+import weakref
+
+import numpy as np
+import pytest
+
+import devrt
+from devrt.runtime import default_runtime
+from support import xla_cpu_library
+
+pytestmark = pytest.mark.engine
+
+
+@pytest.fixture(autouse=True)
+def compiler():
+    xla_cpu_library()
+
+
+@devrt.jit
+def doubled(x):
+    return x * 2
+
+
+def used(platform):
+    """Make a client, run an operator and a function that stays, and close it."""
+    given = {} if platform == "cpu" else {"mock": True, "mock_gpu_topology": "1"}
+    client = default_runtime().make_client(platform, given)
+    x = devrt.device_put(np.ones(4, np.float32), client.local_devices()[0])
+    for _ in range(3):  # the third is found in the table
+        assert np.asarray(x + 1).tolist() == [2] * 4
+        assert np.asarray(doubled(x)).tolist() == [2] * 4
+    client.close()
+    return weakref.ref(client)
+
+
+@pytest.mark.parametrize("platform", ["cpu", "cuda", "rocm"])
+def test_a_closed_client_keeps_no_threads(devices, platform):
+    pytest.importorskip(f"devrt_{platform}")
+    used(platform)
+    gc.collect()
+    before = len(os.listdir("/proc/self/task"))
+    clients = [used(platform) for _ in range(4)]
+    gc.collect()
+    assert [each() for each in clients] == [None] * 4
+    assert len(os.listdir("/proc/self/task")) <= before
+
+
+def test_programs_of_open_clients_stay(devices):
+    x = devrt.device_put(np.ones(4, np.float32), devices[0])
+    for _ in range(3):
+        doubled(x)
+    entries = doubled._calls.programs.entries
+    before = set(entries)
+    used("cuda")
+    assert set(entries) <= before
+    assert [launch.devices for launch, _ in entries.values()] == [(devices[0],)]
+    assert np.asarray(doubled(x)).tolist() == [2] * 4
