@@ -227,6 +227,36 @@ def test_strides_of_the_interface_are_obeyed(driver, devices):
         assert np.asarray(devrt.numpy.asarray(foreign)).tolist() == wanted
 
 
+@pytest.mark.parametrize(
+    ("shape", "strides"),
+    [
+        ((1 << 15,), (0,)),
+        ((3, 1000), (4, 0)),
+        ((1000, 3), (0, 4)),
+        ((7, 5, 6), (0, 4, 0)),
+        ((5, 2, 5, 3), (0, 16, 0, 4)),
+        ((5000,), (-4,)),
+        ((5000, 3), (4, 4)),
+        ((2, 3000, 2), (0, -4, 0)),
+        ((60, 50), (4, 240)),
+        ((10, 20, 30), (4, 1200, 40)),
+    ],
+)
+def test_any_strides_take_few_calls(driver, devices, shape, strides):
+    host = np.arange(1 << 14, dtype=np.int32)
+    y = devrt.device_put(host, devices[0]).block_until_ready()
+    first = 8000
+    foreign = ByInterface(Stream(driver), 1)
+    changes = {"shape": shape, "strides": strides, "stream": None}
+    address = y.unsafe_buffer_pointer() + 4 * first
+    foreign.interface = lambda: Foreign.interface(foreign, data=(address, True), **changes)
+    before = driver.calls()
+    x = devrt.device_put(foreign, devices[0]).block_until_ready()
+    assert driver.calls() - before < 1200
+    wanted = np.lib.stride_tricks.as_strided(host[first:], shape, strides)
+    np.testing.assert_array_equal(np.asarray(x), wanted)
+
+
 def test_columns_first_is_a_layout_and_needs_no_copy(driver, devices):
     x = devrt.device_put(np.arange(6, dtype=np.float32).reshape(2, 3), devices[0])
     foreign = ByInterface(Stream(driver), 1)

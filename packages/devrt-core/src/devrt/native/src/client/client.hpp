@@ -289,6 +289,8 @@ class Client {
   Ref<Buffer> take_over(Memory& memory, External&& source, std::int64_t stream);
 
   /// A storage that the host can read once it is ready.
+  /// Does the same by way of the host, and waits for what lies there.
+  Ref<Buffer> take_over_by_host(Memory& memory, External&& source, std::int64_t stream);
   struct Fetched {
     Ref<Storage> storage;
     ReadyEvent ready;

@@ -182,6 +182,11 @@ class DeviceBackend {
 
   /// Returns the allocation that an address of a device lies in, of any owner; no bytes where
   /// that is not known.
+  /// Returns about how many calls of its driver copies within a device take.
+  virtual std::size_t calls_of(std::span<const RegionCopy> copies) const noexcept {
+    return copies.size();
+  }
+
   virtual AddressRange range_at(const void* /*address*/) const noexcept { return {}; }
 
   /// Has the work of an engine on a device begin after an event, and returns the engine's stream

@@ -34,22 +34,66 @@ std::optional<Dims> dense_order(const StridedView& view) {
   return is_row_major(order) ? Dims() : Dims(order);
 }
 
-/// Appends the copies that make a dense row-major array of one with any strides.
-void add_strided_copy(const StridedView& view, std::byte* to, int space,
-                      std::vector<RegionCopy>& copies) {
-  detail::DeepCopy deep{view.data, to, view.itemsize, 0, {}, {}, {}, space, space};
-  const Dims steps = dense_strides(view.shape, view.itemsize);
-  for (std::size_t i = view.shape.size(); i-- > 0;) {
-    if (view.shape[i] == 1) continue;
-    if (deep.depth == 0 && view.strides[i] == static_cast<std::int64_t>(deep.run)) {
-      deep.run *= static_cast<std::size_t>(view.shape[i]);
+bool is_repeated(const StridedView& view, std::size_t i) noexcept {
+  return view.strides[i] == 0 && view.shape[i] > 1;
+}
+
+/// One side of a copy of a box of elements.
+template <class Byte>
+struct Side {
+  Byte* data;
+  const Dims& steps;
+};
+
+/// Appends the copies of a box of elements. The longest of its rows are the innermost loop, which
+/// devices make in one call.
+void add_box(Side<const std::byte> from, Side<std::byte> to, const Dims& extent,
+             std::size_t itemsize, int space, std::vector<RegionCopy>& copies) {
+  detail::DeepCopy deep{from.data, to.data, itemsize, 0, {}, {}, {}, space, space};
+  for (std::size_t i = extent.size(); i-- > 0;) {
+    const auto run = static_cast<std::int64_t>(deep.run);
+    if (extent[i] == 1) continue;
+    if (deep.depth == 0 && from.steps[i] == run && to.steps[i] == run) {
+      deep.run *= static_cast<std::size_t>(extent[i]);
       continue;
     }
-    deep.extent[deep.depth] = view.shape[i];
-    deep.from_step[deep.depth] = view.strides[i];
-    deep.to_step[deep.depth++] = steps[i];
+    deep.extent[deep.depth] = extent[i];
+    deep.from_step[deep.depth] = from.steps[i];
+    deep.to_step[deep.depth++] = to.steps[i];
+  }
+  std::size_t rows = 0;
+  const auto are_rows = [&](std::size_t i) {
+    return std::min(deep.from_step[i], deep.to_step[i]) >= static_cast<std::int64_t>(deep.run);
+  };
+  for (std::size_t i = 1; i < deep.depth; ++i) {
+    if (are_rows(i) && (!are_rows(rows) || deep.extent[i] > deep.extent[rows])) rows = i;
+  }
+  for (std::size_t i = rows; i > 0; --i) {
+    std::swap(deep.extent[i], deep.extent[i - 1]);
+    std::swap(deep.from_step[i], deep.from_step[i - 1]);
+    std::swap(deep.to_step[i], deep.to_step[i - 1]);
   }
   detail::emit(deep, deep.depth, deep.from, deep.to, copies);
+}
+
+/// Appends the copies that make a dense row-major array of one with any strides: of what lies at
+/// the first index of repeated dimensions, and from there, twice as far with each, to the others.
+void add_strided_copy(const StridedView& view, std::byte* to, int space,
+                      std::vector<RegionCopy>& copies) {
+  const Dims steps = dense_strides(view.shape, view.itemsize);
+  Dims extent(view.shape);
+  for (std::size_t i = 0; i < extent.size(); ++i) {
+    if (is_repeated(view, i)) extent[i] = 1;
+  }
+  add_box({view.data, Dims(view.strides)}, {to, steps}, extent, view.itemsize, space, copies);
+  for (std::size_t i = extent.size(); i-- > 0;) {
+    if (!is_repeated(view, i)) continue;
+    for (std::int64_t done = 1; done < view.shape[i]; done *= 2) {
+      extent[i] = std::min(done, view.shape[i] - done);
+      add_box({to, steps}, {to + done * steps[i], steps}, extent, view.itemsize, space, copies);
+    }
+    extent[i] = view.shape[i];
+  }
 }
 
 /// The bytes of an array, counted from its first element: it begins at -before. As many as there
@@ -75,6 +119,17 @@ Reach reach_of(const StridedView& view) {
   return reach;
 }
 
+/// Calls of a driver that one array is worth; above it the host lays out what it is given whole.
+constexpr std::size_t kMostCalls = 1024;
+/// How many times the array's own bytes the host is given for that.
+constexpr std::int64_t kMostGaps = 16;
+
+bool is_for_host(const Reach& reach, std::size_t bytes) noexcept {
+  std::int64_t all = 0;
+  return !__builtin_add_overflow(reach.before, reach.after, &all) &&
+         all / kMostGaps <= static_cast<std::int64_t>(bytes);
+}
+
 /// Throws INVALID_ARGUMENT for an array that reaches out of the allocation it begins in.
 void check_reach(const StridedView& view, const AddressRange& range, const std::string& device) {
   const auto at = reinterpret_cast<std::uintptr_t>(view.data);
@@ -94,6 +149,19 @@ void check_reach(const StridedView& view, const AddressRange& range, const std::
 }
 
 }  // namespace
+
+Ref<Buffer> Client::take_over_by_host(Memory& memory, External&& source, std::int64_t stream) {
+  HostArray array = source.array;
+  const Reach reach = reach_of(array.view);
+  Ref<Storage> whole =
+      Storage::lend(array.view.data - reach.before,
+                    static_cast<std::size_t>(reach.before + reach.after), std::move(source.hold));
+  const Fetched fetched = fetch(memory, std::move(whole), source.ready);
+  wait_unlocked([&] { raise_if_error(wait(fetched.ready)); });
+  array.view.data = fetched.storage->data() + reach.before;
+  ExternalOwner none;
+  return put(memory, array, none, {.stream = stream});
+}
 
 Ref<Buffer> Client::take_over(Memory& memory, External&& source, std::int64_t stream) {
   check_open("buffer_from_external");
@@ -131,6 +199,10 @@ Ref<Buffer> Client::copied(Memory& memory, External&& source, std::size_t bytes,
     DeviceCopies work{
         {static_cast<std::size_t>(memory.device().local_id()), Lane::kWithin, stream}};
     add_strided_copy(view, storage->data(), memory.space(), work.copies);
+    if (backend_->calls_of(work.copies) > kMostCalls && is_for_host(reach_of(view), bytes)) {
+      source.ready = std::move(ready);
+      return take_over_by_host(memory, std::move(source), stream);
+    }
     work.storages.push_back(Storage::lend(view.data, bytes, std::move(source.hold)));
     work.storages.push_back(storage.share());
     work.after.push_back(std::move(ready));

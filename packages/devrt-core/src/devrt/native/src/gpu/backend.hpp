@@ -28,6 +28,7 @@ class GpuBackend final : public native::DeviceBackend {
   std::size_t alignment() const noexcept override { return kAlignment; }
   std::shared_ptr<HostAllocator> staging() override { return staging_; }
   ReadyEvent copy(const native::Queue& queue, std::span<const native::RegionCopy> copies) override;
+  std::size_t calls_of(std::span<const native::RegionCopy> copies) const noexcept override;
   bool wait(const native::Queue& queue, const ReadyEvent& event) override;
   bool is_behind(const native::Queue& queue, const ReadyEvent& event) const override;
   std::shared_ptr<native::OtherStream> other_stream(std::size_t device,

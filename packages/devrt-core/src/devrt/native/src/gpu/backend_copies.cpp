@@ -71,6 +71,12 @@ ReadyEvent GpuBackend::start(const native::Queue& queue, Lane& lane,
   });
 }
 
+std::size_t GpuBackend::calls_of(std::span<const RegionCopy> copies) const noexcept {
+  std::size_t calls = 0;
+  for (const RegionCopy& copy : copies) calls += boxes_of(copy);
+  return calls;
+}
+
 void GpuBackend::copy_boxes(const native::Queue& queue, Lane& lane, const RegionCopy& copy,
                             bool in_chunks) const {
   const GpuDevice& device = *devices_[queue.device];

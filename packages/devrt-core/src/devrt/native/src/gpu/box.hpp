@@ -100,6 +100,14 @@ void for_each_box(const native::RegionCopy& copy, bool from_host, bool to_host,
   visit(visit, 0, box);
 }
 
+/// Returns how many boxes `for_each_box` finds.
+inline std::size_t boxes_of(const native::RegionCopy& copy) noexcept {
+  std::size_t boxes = 1;
+  const std::size_t outer = copy.depth - detail::loops_of_box(copy);
+  for (std::size_t i = 0; i < outer; ++i) boxes *= static_cast<std::size_t>(copy.extent[i]);
+  return boxes;
+}
+
 /// Calls back with parts of a box that have at most so many bytes.
 template <class Function>
 void for_each_part(const Box& box, std::size_t largest, Function&& function) {
