@@ -6,6 +6,8 @@
 #include "binding/python.hpp"
 #include "binding/signals.hpp"
 #include "client/release_queue.hpp"
+#include "execution/custom_calls.hpp"
+#include "execution/engine_event.hpp"
 
 namespace devrt::native {
 
@@ -41,7 +43,14 @@ nb::object to_tuple(std::span<const std::int64_t> values) {
   return tuple;
 }
 
-void await(const Buffer& buffer) { await(buffer.ready()); }
+void await(const Buffer& buffer) {
+  const ReadyEvent& ready = buffer.ready();
+  // An output of a program, which comes after the one that calls this thread.
+  if (is_in_program() && !ready.is_ready() && dynamic_cast<const EngineEvent*>(ready.source())) {
+    check_not_called_from(buffer.memory()->device(), "block_until_ready");
+  }
+  await(ready);
+}
 
 void await(const ReadyEvent& ready) {
   if (!ready.is_ready()) {

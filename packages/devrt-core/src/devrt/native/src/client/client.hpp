@@ -120,6 +120,8 @@ class Memory {
   /// Reserves what a program will allocate; throws as `allocate` does, and names the needs.
   /// Empty where the client has no limit. Does not wait for other programs.
   BudgetShare reserve(const ProgramNeeds& needs) const;
+  /// Returns the error of a program that the engine had no memory for, with what lives in this one.
+  Status describe_lack(const ProgramNeeds& needs, const Status& reported) const;
   /// Returns what the allocator tells about itself.
   std::vector<AllocatorFact> facts() const { return source_->facts(); }
   /// Gives back what is held and not in use.
@@ -287,10 +289,10 @@ class Client {
 
   /// Shows an array of another library, or starts a copy of it.
   Ref<Buffer> take_over(Memory& memory, External&& source, std::int64_t stream);
-
-  /// A storage that the host can read once it is ready.
   /// Does the same by way of the host, and waits for what lies there.
   Ref<Buffer> take_over_by_host(Memory& memory, External&& source, std::int64_t stream);
+
+  /// A storage that the host can read once it is ready.
   struct Fetched {
     Ref<Storage> storage;
     ReadyEvent ready;

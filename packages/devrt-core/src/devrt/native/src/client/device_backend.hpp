@@ -229,6 +229,9 @@ struct EnginePolicy {
   bool donates_views = false;
 };
 
+  /// Whether a device's programs run one after the other, also where a function that one calls
+  /// starts another.
+  bool is_in_order = false;
 /// What is the same for all clients of a backend. Defined by the backend.
 struct Platform {
   std::string name;  ///< begins the names of its options, devices and threads

@@ -1,5 +1,6 @@
 #include "execution/custom_calls.hpp"
 
+#include <algorithm>
 #include <array>
 #include <atomic>
 #include <mutex>
@@ -21,6 +22,23 @@ std::array<Slot, kCustomCallSlots> slots;
 std::atomic<bool> is_bound{false};
 std::atomic<CustomCallCopy> host_copy{nullptr};
 
+/// The execution that has called this thread; null for none, and where the plugin does not say.
+thread_local const pjrt::ffi::HeldError* calling = nullptr;
+
+/// Marks, while it lives, that an execution calls this thread.
+class CallScope {
+ public:
+  explicit CallScope(const XLA_FFI_CallFrame& frame) noexcept
+      : before_(std::exchange(calling, pjrt::ffi::HeldError::of(frame))) {}
+  CallScope(const CallScope&) = delete;
+  CallScope& operator=(const CallScope&) = delete;
+  ~CallScope() { calling = before_; }
+
+ private:
+  const pjrt::CallbackScope scope_;
+  const pjrt::ffi::HeldError* const before_;
+};
+
 bool is_question(const XLA_FFI_CallFrame& frame) noexcept {
   return frame.stage != XLA_FFI_ExecutionStage_EXECUTE || pjrt::ffi::detail::is_metadata(frame);
 }
@@ -38,7 +56,7 @@ XLA_FFI_Error* ask(CustomCallAnswer answer, std::size_t number, XLA_FFI_CallFram
   if (pjrt::ffi::detail::answer_metadata(*frame) || is_question(*frame) || is_over(*frame)) {
     return nullptr;
   }
-  const pjrt::CallbackScope scope;
+  const CallScope scope(*frame);
   const Status status = answer(number, *frame);
   return status.ok() ? nullptr : pjrt::ffi::fail(*frame, status);
 }
@@ -46,7 +64,7 @@ XLA_FFI_Error* ask(CustomCallAnswer answer, std::size_t number, XLA_FFI_CallFram
 XLA_FFI_Error* run(XLA_FFI_Handler handler, XLA_FFI_CallFrame* frame) noexcept {
   if (is_question(*frame)) return handler(frame);
   if (is_over(*frame)) return nullptr;
-  const pjrt::CallbackScope scope;
+  const CallScope scope(*frame);
   XLA_FFI_Error* error = handler(frame);
   return error ? pjrt::ffi::held(*frame, error) : nullptr;
 }
@@ -110,6 +128,19 @@ void set_custom_call_copy(CustomCallCopy copy) noexcept {
 CustomCallCopy custom_call_copy() noexcept { return host_copy.load(std::memory_order_acquire); }
 
 bool is_in_program() noexcept { return pjrt::is_in_callback(); }
+
+void check_not_called_from(const Device& device, const char* operation) {
+  if (!calling || !platform().engine.is_in_order) return;
+  if (std::ranges::find(calling->devices(), &device) == calling->devices().end()) return;
+  throw StatusError(
+      Status(StatusCode::kFailedPrecondition,
+             std::string(operation) + " failed: a function that a program on " + device.name() +
+                 " calls, as a callback does, needs another program on that device, which would "
+                 "wait for the one that called. Compute with NumPy within the function, or on "
+                 "another device, as the first of devrt.devices('cpu').")
+          .during(operation)
+          .on(device.name()));
+}
 
 bool has_bound_custom_calls() noexcept { return is_bound.load(std::memory_order_relaxed); }
 

@@ -36,6 +36,10 @@ CustomCallCopy custom_call_copy() noexcept;
 /// Returns whether a plugin has called this thread: a program waits for it to return.
 bool is_in_program() noexcept;
 
+/// Throws FAILED_PRECONDITION where a program on the device has called this thread, and programs
+/// there run one after the other: another one would wait for it for ever.
+void check_not_called_from(const Device& device, const char* operation);
+
 /// Returns whether a language binding answers calls, and so may need its locks while a program
 /// runs.
 bool has_bound_custom_calls() noexcept;

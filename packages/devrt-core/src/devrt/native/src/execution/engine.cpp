@@ -37,6 +37,33 @@ std::vector<DeviceFacts> facts_of(const Client& client) {
   return facts;
 }
 
+/// Returns why the plugin made no client: its words do not name the device that is lost.
+Status describe_refusal(const Status& reported, const Client& owner) {
+  for (const auto& device : owner.local_devices()) {
+    const Status health = owner.backend().health(static_cast<std::size_t>(device->local_id()));
+    if (health.ok()) continue;
+    return Status(StatusCode::kDataLoss,
+                  "compile_and_load failed: the compiler takes all devices of the client at its "
+                  "first program, and " +
+                      device->name() +
+                      " is lost. Close the client and make one without it (option " +
+                      platform().name +
+                      "_visible_devices). The compiler's plugin reports: " + reported.message())
+        .during("compile_and_load")
+        .on(device->name());
+  }
+  return reported;
+}
+
+Ref<pjrt::Client> start_plugin(const std::shared_ptr<const pjrt::Api>& api,
+                               std::span<const pjrt::Option> options, const Client& owner) {
+  try {
+    return pjrt::Client::make(api, options);
+  } catch (const StatusError& error) {
+    throw StatusError(describe_refusal(error.status(), owner));
+  }
+}
+
 Ref<pjrt::Client> make_client(const std::string& library, const Client& owner,
                               std::shared_ptr<pjrt::KeyValueStore> store) {
   const EnginePolicy& policy = platform().engine;
@@ -53,7 +80,7 @@ Ref<pjrt::Client> make_client(const std::string& library, const Client& owner,
   }
   const std::shared_ptr<const pjrt::Api> api = load_engine(library);
   finish_before_exit();  // after the library's own handlers, so that it comes before them
-  Ref<pjrt::Client> client = pjrt::Client::make(api, options, std::move(store));
+  Ref<pjrt::Client> client = start_plugin(api, options, owner, std::move(store));
   owner.backend().engine_was_made();
   const std::string found = client->platform_name();
   if (found != policy.platform) refuse(library, "its platform is '" + found + "'.");

@@ -11,7 +11,7 @@
 #include "client/client.hpp"
 #include "devrt/base/live_registry.hpp"
 #include "devrt/base/small_array.hpp"
-#include "devrt/pjrt/engine/ffi.hpp"
+#include "devrt/pjrt/engine/holding_context.hpp"
 #include "execution/engine.hpp"
 #include "execution/temporary_memory.hpp"
 
@@ -90,7 +90,12 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   bool wait_for_others(const Status& why, bool& is_last) const;
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
   /// that run together are held back: who failed would leave the others waiting.
-  Ref<pjrt::ffi::HoldingContext> context_of(bool is_together) const;
+  Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard) const;
+  /// Returns what a call on so many devices takes, but for its outputs.
+  ProgramNeeds needs_of(std::size_t devices) const;
+  const Memory& first_memory() const;
+  /// Returns the error of a call that the engine had no memory for: with what lives there.
+  StatusError describe_lack(std::size_t devices, const Status& reported) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);

@@ -7,6 +7,7 @@
 #include <vector>
 
 #include "devrt/base/small_array.hpp"
+#include "execution/custom_calls.hpp"
 #include "execution/executable.hpp"
 #include "execution/outputs.hpp"
 
@@ -198,6 +199,9 @@ StatusError describe_failure(const Status& reported, const std::string& program)
 void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
                          std::span<Ref<Buffer>> results, std::int64_t stream,
                          std::span<ReadyEvent> ended) const {
+  if (pjrt::is_in_callback()) [[unlikely]] {
+    for (const Device* device : devices_) check_not_called_from(*device, "execute");
+  }
   for (bool is_last = false;;) {
     bool has_begun = false;
     try {
@@ -206,10 +210,11 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
       }
       return start(arguments, results, stream, ended, has_begun);
     } catch (const StatusError& error) {
-      const bool is_out_of_memory = error.status().code() == StatusCode::kResourceExhausted;
-      if (has_begun || !is_out_of_memory || !wait_for_others(error.status(), is_last)) {
-        throw describe_failure(error.status(), signature_->name);
-      }
+      const Status status = pjrt::with_known_code(error.status());
+      const bool is_out_of_memory = status.code() == StatusCode::kResourceExhausted;
+      if (!has_begun && is_out_of_memory && wait_for_others(status, is_last)) continue;
+      if (is_out_of_memory && !status.report()) throw describe_lack(arguments.size(), status);
+      throw describe_failure(error.status(), signature_->name);
     }
   }
 }
@@ -226,25 +231,42 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   return true;
 }
 
-Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together) const {
+Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::size_t shard) const {
   if (signature_->custom_calls.empty()) return {};
-  return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together);
+  std::vector<const void*> devices(devices_.begin(), devices_.end());
+  if (!is_together) devices = {devices_[shard]};
+  return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together,
+                                         std::move(devices));
+}
+
+ProgramNeeds Executable::needs_of(std::size_t devices) const {
+  ProgramNeeds needs{signature_->name, devices};
+  const auto count = static_cast<std::int64_t>(devices);
+  for (const pjrt::Tensor& tensor : signature_->parameters) {
+    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
+  }
+  needs.temporaries = count * static_cast<std::int64_t>(signature_->temp_bytes);
+  return needs;
+}
+
+const Memory& Executable::first_memory() const {
+  return output_memories_.empty() ? devices_.front()->default_memory() : *output_memories_.front();
+}
+
+StatusError Executable::describe_lack(std::size_t devices, const Status& reported) const {
+  ProgramNeeds needs = needs_of(devices);
+  for (const pjrt::Tensor& tensor : signature_->outputs) {
+    const bool is_own = tensor.donor < 0;
+    if (is_own) needs.outputs += static_cast<std::int64_t>(devices * tensor.bytes);
+  }
+  return StatusError(first_memory().describe_lack(needs, reported));
 }
 
 void Executable::reserve(std::span<Reservation> reservations,
                          std::span<const std::int64_t> outputs) const {
-  ProgramNeeds needs{signature_->name, reservations.size()};
-  const auto temporaries = static_cast<std::int64_t>(signature_->temp_bytes);
-  const auto count = static_cast<std::int64_t>(reservations.size());
-  for (const pjrt::Tensor& tensor : signature_->parameters) {
-    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
-  }
+  ProgramNeeds needs = needs_of(reservations.size());
   for (const std::int64_t bytes : outputs) needs.outputs += bytes;
-  needs.temporaries = count * temporaries;
-  const bool has_outputs = !output_memories_.empty();
-  const Memory& memory =
-      has_outputs ? *output_memories_.front() : devices_.front()->default_memory();
-  BudgetShare all = memory.reserve(needs);
+  BudgetShare all = first_memory().reserve(needs);
   for (std::size_t i = 0; i < reservations.size(); ++i) {
     reservations[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
     if (temporaries_.empty()) continue;
@@ -342,7 +364,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     reserve(reservations.span(), bytes.span());
   }
   const bool waits_for_others = is_together || spans_processes();
-  Context context = context_of(waits_for_others);
+  Context context = context_of(waits_for_others, 0);
   has_begun = true;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
     ReadyEvent event =
@@ -362,7 +384,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     for (std::size_t i = 0; i < shards.size(); ++i) finish(i, std::move(events[i]));
   } else {
     for (std::size_t i = 0; i < shards.size(); ++i) {
-      if (i > 0) context = context_of(false);  // each shard has its own errors
+      if (i > 0) context = context_of(false, i);  // each shard has its own errors
       finish(i, loaded->execute_one(i, shards[i].call(kept), context ? context->get() : nullptr));
     }
     donations.commit();

@@ -5,7 +5,7 @@
 #include <vector>
 
 #include "devrt/base/small_array.hpp"
-#include "devrt/pjrt/engine/ffi.hpp"
+#include "devrt/pjrt/engine/holding_context.hpp"
 #include "devrt/pjrt/engine/running.hpp"
 #include "execution/engine.hpp"
 

@@ -101,6 +101,14 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
   return taken;
 }
 
+Status Memory::describe_lack(const ProgramNeeds& needs, const Status& reported) const {
+  const Status lack = describe_needs(needs);
+  const Status cause(
+      lack.code(), lack.message() + " The compiler's plugin reports: " + reported.message() + ".");
+  return describe_out_of_memory(*this, static_cast<std::size_t>(needs.outputs + needs.temporaries),
+                                Status(cause).during("execute"), &needs);
+}
+
 bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
   if (bytes > static_cast<std::size_t>(limit)) return false;
   const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };

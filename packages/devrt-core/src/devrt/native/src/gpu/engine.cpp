@@ -130,7 +130,8 @@ native::EnginePolicy engine_policy(const char* platform, const char* ffi_platfor
           .forwarded = kForwarded,
           .order = &find_order,
           .fill = &fill_on_stream,
-          .donates_views = true};
+          .donates_views = true,
+          .is_in_order = true};
 }
 
 }  // namespace devrt::gpu

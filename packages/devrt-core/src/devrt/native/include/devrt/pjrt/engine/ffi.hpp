@@ -13,6 +13,8 @@
 #include <span>
 #include <string>
 #include <string_view>
+#include <utility>
+#include <vector>
 
 #include "devrt/base/element_type.hpp"
 #include "devrt/base/ref.hpp"
@@ -107,7 +109,8 @@ class CallFrame {
 /// on to its end, and its results get the error there.
 class HeldError {
  public:
-  explicit HeldError(bool holds_back) noexcept : holds_back_(holds_back) {}
+  explicit HeldError(bool holds_back, std::vector<const void*> devices = {}) noexcept
+      : holds_back_(holds_back), devices_(std::move(devices)) {}
 
   /// Returns the one of a call's execution, or null.
   static HeldError* of(const XLA_FFI_CallFrame& frame) noexcept {
@@ -123,6 +126,9 @@ class HeldError {
 
   /// Returns whether the plugin is not to know.
   bool holds_back() const noexcept { return holds_back_; }
+
+  /// Returns what the execution runs on, as its caller names devices.
+  std::span<const void* const> devices() const noexcept { return devices_; }
 
   void hold(const Status& status) {
     std::lock_guard lock(mutex_);
@@ -156,6 +162,7 @@ class HeldError {
   }
 
   const bool holds_back_;
+  const std::vector<const void*> devices_;
   mutable std::mutex mutex_;
   Status status_;
 };
@@ -322,77 +329,5 @@ inline void register_handler(const Api& api, std::string_view platform, std::str
   args.platform_name_size = platform.size();
   raise_if_error(api.take(extension->register_handler(&args)));
 }
-
-/// The context of one execution that makes custom calls.
-class HoldingContext final : public RefCounted<HoldingContext> {
- public:
-  /// Returns null where the plugin cannot tell handlers what they run in.
-  static Ref<HoldingContext> make(std::shared_ptr<const Api> api, bool holds_back) {
-    const std::int64_t type_id = type_id_of(*api);
-    if (type_id == 0) return {};
-    auto made = Ref<HoldingContext>::adopt(new HoldingContext(std::move(api), holds_back));
-    made->attach(type_id);
-    return made;
-  }
-  ~HoldingContext() {
-    auto args = make_args<PJRT_ExecuteContext_Destroy_Args>();
-    args.context = context_;
-    if (context_) api_->dispose<&PJRT_Api::PJRT_ExecuteContext_Destroy>(args);
-  }
-
-  PJRT_ExecuteContext* get() const noexcept { return context_; }
-  bool holds_back() const noexcept { return error_.holds_back(); }
-  Status status() const { return error_.status(); }
-
- private:
-  HoldingContext(std::shared_ptr<const Api> api, bool holds_back)
-      : api_(std::move(api)), error_(holds_back) {
-    auto args = make_args<PJRT_ExecuteContext_Create_Args>();
-    api_->check<&PJRT_Api::PJRT_ExecuteContext_Create>(args);
-    context_ = args.context;
-  }
-
-  void attach(std::int64_t type_id) {
-    auto args = make_args<PJRT_FFI_UserData_Add_Args>();
-    args.context = context_;
-    args.user_data = {type_id, &error_};
-    raise_if_error(api_->take(ffi_extension(*api_)->user_data_add(&args)));
-  }
-
-  /// Tells a plugin of the type, once, and returns its number, which is the plugin's own; 0 where
-  /// the plugin takes none.
-  static std::int64_t type_id_of(const Api& api) {
-    static std::mutex mutex;
-    static std::array<const Api*, HeldError::kMostPlugins> known{};
-    std::lock_guard lock(mutex);
-    auto* const at =
-        std::ranges::find_if(known, [&](const Api* each) { return !each || each == &api; });
-    if (at == known.end()) return 0;
-    std::atomic<std::int64_t>& id =
-        HeldError::type_ids()[static_cast<std::size_t>(at - known.begin())];
-    if (*at) return id.load(std::memory_order_acquire);
-    const std::int64_t made = register_type(api);
-    if (made == 0) return 0;
-    id.store(made, std::memory_order_release);
-    *at = &api;
-    return made;
-  }
-
-  static std::int64_t register_type(const Api& api) {
-    const PJRT_FFI_Extension* extension = ffi_extension(api);
-    if (!extension || !extension->type_register || !extension->user_data_add) return 0;
-    constexpr std::string_view kName = "devrt.HeldError";
-    PJRT_FFI_Type_Info nothing_to_free{};
-    auto args = make_args<PJRT_FFI_Type_Register_Args>();
-    args.type_name = kName.data();
-    args.type_name_size = kName.size();
-    args.type_info = &nothing_to_free;
-    return api.take(extension->type_register(&args)).ok() ? args.type_id : 0;
-  }
-
-  const std::shared_ptr<const Api> api_;
-  PJRT_ExecuteContext* context_ = nullptr;
-  HeldError error_;
-};
 
 }  // namespace devrt::pjrt::ffi
