@@ -102,9 +102,9 @@ class CpuDevice:
 
     def memory_stats(self) -> dict[str, int]:
         """
-        Return counts and bytes over the device's memories, keyed as JAX keys them.
+        Return counts and bytes of the device's own memory, keyed as JAX keys them.
 
-        The reserved bytes are those held for all devices of the client, as they share blocks.
+        Of a device without any, whose memories are all the host's: over all of them. The reserved bytes are then those held for all devices of the client, as they share blocks.
         """
 
     def get_stream_for_external_ready_events(self) -> int:
@@ -424,7 +424,7 @@ class _Group:
     @property
     def version(self) -> str: ...
 
-    def run(self, kind: str, arguments: object, result: object, reduction: int, root: int, pairs: object, donate: object) -> object: ...
+    def run(self, kind: str, arguments: object, result: object, reduction: int, root: int, pairs: object, donate: object | None) -> object: ...
 
     def busy_seconds(self) -> object: ...
 

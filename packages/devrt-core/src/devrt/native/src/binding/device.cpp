@@ -146,12 +146,15 @@ void bind_device(nb::module_& module) {
       .def(
           "memory_stats",
           [](const Device& d) {
-            (void)d.default_memory();  // another process's device has no counters here
-            return to_dict(d.stats()->snapshot());
+            const Memory& own = d.default_memory();  // none of another process's device
+            // Beside memory of its own, a device's memory kinds of the host are the host's.
+            return to_dict(own.is_host_visible() ? d.stats()->snapshot() : own.stats().snapshot());
           },
           nb::sig("def memory_stats(self) -> dict[str, int]"),
-          "Return counts and bytes over the device's memories, keyed as JAX keys them.\n\n"
-          "The reserved bytes are those held for all devices of the client, as they share blocks.")
+          "Return counts and bytes of the device's own memory, keyed as JAX keys them.\n\n"
+          "Of a device without any, whose memories are all the host's: over all of them. The "
+          "reserved bytes are then those held for all devices of the client, as they share "
+          "blocks.")
       .def("get_stream_for_external_ready_events", &stream_for_others,
            nb::sig("def get_stream_for_external_ready_events(self) -> int"),
            "Return the handle of the stream that others have wait for what they fill.");

@@ -62,9 +62,12 @@ class Sources {
   std::map<const HostAllocator*, MemorySource> sources_;
 };
 
-std::function<std::int64_t()> available_of(const Client& client, int space) {
-  if (space == kHostSpace) return &available_memory_bytes;
-  return [backend = client.shared_backend(), space] { return backend->capacity(space).available; };
+std::function<MemoryNow()> now_of(const Client& client, int space) {
+  return [backend = client.shared_backend(), space]() -> MemoryNow {
+    if (space == kHostSpace) return {0, available_memory_bytes()};
+    const MemoryCapacity capacity = backend->capacity(space);
+    return {capacity.held, capacity.available};
+  };
 }
 
 }  // namespace
@@ -102,7 +105,7 @@ Memory::Memory(Device& device, const MemoryKind& kind, const MemorySource& sourc
       page_locked_(dynamic_cast<const PageLockedAllocator*>(&source_->upstream())),
       stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(kind.space), device.stats(),
                                            source.reserved, device.client().budget(),
-                                           available_of(device.client(), kind.space))),
+                                           now_of(device.client(), kind.space))),
       allocator_(std::make_shared<StatisticsAllocator>(limited(source_, device.client().budget()),
                                                        stats_)) {}
 
@@ -121,7 +124,7 @@ Device::Device(Client& client, int id, int local_id, int process_index, DeviceFa
       facts_(std::move(facts)),
       stats_(std::make_shared<MemoryStats>(client.bytes_limit(default_space()), nullptr,
                                            std::move(reserved), client.budget(),
-                                           available_of(client, default_space()))),
+                                           now_of(client, default_space()))),
       queue_("devrt-" + name(), kQueueDepth) {
   for (std::size_t i = 0; i < sources.size(); ++i) {
     memories_.push_back(std::make_unique<Memory>(*this, facts_.memories[i], sources[i]));

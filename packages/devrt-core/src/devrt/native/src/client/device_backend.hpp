@@ -59,10 +59,12 @@ struct DeviceFacts {
   std::vector<std::pair<std::string, Attribute>> attributes;
 };
 
-/// How many bytes a memory has in all, and about how many nothing uses now.
+/// How many bytes a memory has in all, and about how many nothing uses now, in one block where
+/// that is known.
 struct MemoryCapacity {
   std::int64_t total = 0;
   std::int64_t available = 0;
+  std::int64_t held = 0;  ///< in use or not; 0 where that is what buffers use
 };
 
 /// Which way the copies of a queue go: most devices copy both ways at once.
@@ -180,13 +182,13 @@ class DeviceBackend {
     return std::nullopt;
   }
 
-  /// Returns the allocation that an address of a device lies in, of any owner; no bytes where
-  /// that is not known.
   /// Returns about how many calls of its driver copies within a device take.
   virtual std::size_t calls_of(std::span<const RegionCopy> copies) const noexcept {
     return copies.size();
   }
 
+  /// Returns the allocation that an address of a device lies in, of any owner; no bytes where
+  /// that is not known.
   virtual AddressRange range_at(const void* /*address*/) const noexcept { return {}; }
 
   /// Has the work of an engine on a device begin after an event, and returns the engine's stream
@@ -227,11 +229,11 @@ struct EnginePolicy {
   /// Whether the plugin takes over views of what a program donates, as it does on GPUs. Else it is
   /// given the memory. Such a plugin may also give up other views before a program has ended.
   bool donates_views = false;
-};
-
   /// Whether a device's programs run one after the other, also where a function that one calls
   /// starts another.
   bool is_in_order = false;
+};
+
 /// What is the same for all clients of a backend. Defined by the backend.
 struct Platform {
   std::string name;  ///< begins the names of its options, devices and threads

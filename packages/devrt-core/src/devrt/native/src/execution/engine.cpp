@@ -56,9 +56,10 @@ Status describe_refusal(const Status& reported, const Client& owner) {
 }
 
 Ref<pjrt::Client> start_plugin(const std::shared_ptr<const pjrt::Api>& api,
-                               std::span<const pjrt::Option> options, const Client& owner) {
+                               std::span<const pjrt::Option> options, const Client& owner,
+                               std::shared_ptr<pjrt::KeyValueStore> store) {
   try {
-    return pjrt::Client::make(api, options);
+    return pjrt::Client::make(api, options, std::move(store));
   } catch (const StatusError& error) {
     throw StatusError(describe_refusal(error.status(), owner));
   }

@@ -1,5 +1,6 @@
 #include "gpu/allocators.hpp"
 
+#include <algorithm>
 #include <utility>
 
 #include "gpu/default_pool.hpp"
@@ -12,6 +13,16 @@ constexpr unsigned kForAllContexts = 3;  // page-locked memory: portable, and ma
 constexpr unsigned kForAllStreams = 1;   // managed memory: of any device
 /// What every allocation of a driver is aligned to.
 constexpr std::size_t kDriverAlignment = 256;
+/// What pools take from a device at a time.
+constexpr std::int64_t kPoolGranule = std::int64_t{2} << 20;
+
+std::int64_t free_on(const GpuDevice& device) noexcept {
+  const Current current(device.driver(), device.context());
+  std::size_t free = 0;
+  std::size_t total = 0;
+  (void)device.driver().call.memory_info(&free, &total);
+  return static_cast<std::int64_t>(free);
+}
 
 /// Returns the address; null when out of memory; throws any other error.
 void* result_of(const GpuDevice& device, Result result, void* data, const char* operation) {
@@ -48,7 +59,8 @@ PoolAllocator::~PoolAllocator() {
   (void)device_->driver().call.stream_destroy(stream_);
 }
 
-void* PoolAllocator::allocate(std::size_t bytes, std::size_t) {
+void* PoolAllocator::allocate(std::size_t bytes, std::size_t alignment) {
+  if (alignment > kDriverAlignment) return nullptr;
   const Functions& driver = device_->driver().call;
   void* data = nullptr;
   const Result result =
@@ -116,13 +128,21 @@ std::int64_t PoolAllocator::attribute(PoolAttribute attribute) const noexcept {
   return static_cast<std::int64_t>(value);
 }
 
+MemoryNow PoolAllocator::now() const noexcept {
+  if (device_->is_forked()) return {};
+  const std::int64_t held = attribute(PoolAttribute::kReservedCurrent);
+  const std::int64_t kept = held - attribute(PoolAttribute::kUsedCurrent);
+  return {held, std::max(kept, free_on(*device_) / kPoolGranule * kPoolGranule)};
+}
+
 std::vector<AllocatorFact> PoolAllocator::facts() const {
   if (device_->is_forked()) return {};
   return {{"driver_pool_bytes_reserved", attribute(PoolAttribute::kReservedCurrent)},
           {"driver_pool_bytes_in_use", attribute(PoolAttribute::kUsedCurrent)}};
 }
 
-void* PlatformAllocator::allocate(std::size_t bytes, std::size_t) {
+void* PlatformAllocator::allocate(std::size_t bytes, std::size_t alignment) {
+  if (alignment > kDriverAlignment) return nullptr;
   const Current current(device_->driver(), device_->context());
   device_->check(current.result(), "set_current");
   void* data = nullptr;
@@ -132,13 +152,19 @@ void* PlatformAllocator::allocate(std::size_t bytes, std::size_t) {
 
 void PlatformAllocator::deallocate(void* data, std::size_t) noexcept { free_now(*device_, data); }
 
+MemoryNow PlatformAllocator::now() const noexcept {
+  if (device_->is_forked()) return {};
+  return {0, free_on(*device_)};
+}
+
 bool ManagedAllocator::is_supported(const GpuDevice& device) noexcept {
   const AttributeNumbers& numbers = device.driver().attributes;
   return device.attribute(numbers.managed_memory) > 0 &&
          device.attribute(numbers.concurrent_managed) > 0;
 }
 
-void* ManagedAllocator::allocate(std::size_t bytes, std::size_t) {
+void* ManagedAllocator::allocate(std::size_t bytes, std::size_t alignment) {
+  if (alignment > kDriverAlignment) return nullptr;
   if (device_->is_forked()) return nullptr;
   const Current current(device_->driver(), device_->context());
   device_->check(current.result(), "set_current");
@@ -206,6 +232,15 @@ bool ArenaInFront::deallocate_after(void* data, std::size_t bytes,
   // The bytes count as free from now on; the arena gets them with the last of the events.
   retire(arena_, static_cast<std::byte*>(data), bytes, {}, {uses.begin(), uses.end()});
   return true;
+}
+
+MemoryNow ArenaInFront::now() const noexcept {
+  MemoryNow now = upstream_->now();
+  const ArenaUsage usage = arena_->usage();
+  const std::size_t largest = std::min(usage.largest_free_bytes, largest_);
+  now.held = std::max(now.held, static_cast<std::int64_t>(usage.held_bytes));
+  now.largest_free = std::max(now.largest_free, static_cast<std::int64_t>(largest));
+  return now;
 }
 
 void* ArenaInFront::allocate(std::size_t bytes, std::size_t alignment) {

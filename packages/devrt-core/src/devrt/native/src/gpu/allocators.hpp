@@ -24,6 +24,7 @@ class PoolAllocator final : public HostAllocator {
   void deallocate(void* data, std::size_t bytes) noexcept override;
   bool deallocate_after(void* data, std::size_t bytes,
                         std::span<const ReadyEvent> uses) noexcept override;
+  MemoryNow now() const noexcept override;
   void trim() noexcept override;
   std::vector<AllocatorFact> facts() const override;
   PoolHandle* pool() const noexcept { return pool_; }
@@ -44,6 +45,7 @@ class PlatformAllocator final : public HostAllocator {
 
   void* allocate(std::size_t bytes, std::size_t alignment) override;
   void deallocate(void* data, std::size_t bytes) noexcept override;
+  MemoryNow now() const noexcept override;
 
  private:
   const std::shared_ptr<GpuDevice> device_;
@@ -104,13 +106,14 @@ class ArenaInFront final : public HostAllocator {
   bool deallocate_after(void* data, std::size_t bytes,
                         std::span<const ReadyEvent> uses) noexcept override;
   std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
+  MemoryNow now() const noexcept override;
   void trim() noexcept override { arena_->trim(); }  // and what is behind it
   std::vector<AllocatorFact> facts() const override { return arena_->facts(); }
 
  private:
   HostAllocator& of(std::size_t bytes) noexcept { return bytes <= largest_ ? *arena_ : *upstream_; }
 
-  const std::shared_ptr<HostAllocator> arena_;
+  const std::shared_ptr<ArenaAllocator> arena_;
   const std::shared_ptr<HostAllocator> upstream_;
   const std::size_t largest_;
 };

@@ -249,8 +249,8 @@ native::MemoryCapacity GpuBackend::capacity(int space) const noexcept {
   std::size_t total = 0;
   (void)driver_.call.memory_info(&free, &total);
   if (memory.limit > 0) total = std::min(total, memory.limit);
-  return {static_cast<std::int64_t>(total),
-          static_cast<std::int64_t>(std::min(free, memory.allocator->free_bytes()))};
+  const MemoryNow now = memory.allocator->now();
+  return {static_cast<std::int64_t>(total), now.largest_free, now.held};
 }
 
 std::shared_ptr<native::DeviceBackend> make_gpu_backend(const native::ClientOptions& options) {

@@ -78,6 +78,8 @@ DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options
   }
   if (options.preallocate && kind != AllocatorKind::kPlatform) {
     preallocate(*device, *made.allocator, options);
+    // A pool has it when the stream has come there: the first array would take as much beside it.
+    if (kind == AllocatorKind::kPool) device->finish(device->release_stream());
   }
   return made;
 }

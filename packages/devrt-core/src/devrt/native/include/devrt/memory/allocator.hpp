@@ -53,6 +53,9 @@ class HostAllocator {
   virtual std::size_t free_bytes() const noexcept {
     return std::numeric_limits<std::size_t>::max();
   }
+  /// Returns what is held, and the largest block to be had, as far as that is known. May take a
+  /// call of a driver.
+  virtual MemoryNow now() const noexcept { return {}; }
   /// Gives back what is held and not in use.
   virtual void trim() noexcept {}
   /// Returns what this allocator tells about itself; the names live as long as it does.

@@ -47,6 +47,12 @@ class LimitAllocator final : public HostAllocator {
   std::size_t free_bytes() const noexcept override {
     return std::min(budget_->left(), upstream_->free_bytes());
   }
+  MemoryNow now() const noexcept override {
+    MemoryNow now = upstream_->now();
+    const auto left = static_cast<std::int64_t>(budget_->left());
+    now.largest_free = std::min(now.largest_free, left);
+    return now;
+  }
   void trim() noexcept override { upstream_->trim(); }
   std::vector<AllocatorFact> facts() const override { return upstream_->facts(); }
 

@@ -9,6 +9,7 @@
 #include <cstddef>
 #include <cstdint>
 #include <functional>
+#include <limits>
 #include <memory>
 #include <string_view>
 #include <utility>
@@ -58,6 +59,12 @@ inline std::int64_t physical_memory_bytes() noexcept {
 inline std::int64_t available_memory_bytes() noexcept {
   return static_cast<std::int64_t>(sysconf(_SC_AVPHYS_PAGES)) * sysconf(_SC_PAGESIZE);
 }
+
+/// What an allocator, or a memory, knows of itself at a moment.
+struct MemoryNow {
+  std::int64_t held = 0;  ///< from the system, in use or not; 0 where that is what is in use
+  std::int64_t largest_free = std::numeric_limits<std::int64_t>::max();  ///< in one block
+};
 
 namespace detail {
 
@@ -157,17 +164,17 @@ class ReservedBytes {
 class MemoryStats {
  public:
   /// `reserved` is what is held for this memory and those that it shares its blocks with; without
-  /// one, nothing is held but what is in use. `budget` is what they may use together. `available`
-  /// returns how many bytes nothing uses now; without it, those of the host.
+  /// one, nothing is held but what is in use. `budget` is what they may use together. `now`
+  /// returns what is held and free at a moment; without it, what the host has available.
   explicit MemoryStats(std::int64_t bytes_limit, std::shared_ptr<MemoryStats> parent = nullptr,
                        std::shared_ptr<const ReservedBytes> reserved = nullptr,
                        std::shared_ptr<const ByteBudget> budget = nullptr,
-                       std::function<std::int64_t()> available = &available_memory_bytes)
+                       std::function<MemoryNow()> now = &now_on_host)
       : bytes_limit_(bytes_limit),
         parent_(std::move(parent)),
         reserved_(std::move(reserved)),
         budget_(std::move(budget)),
-        available_(std::move(available)) {}
+        now_(std::move(now)) {}
   MemoryStats(const MemoryStats&) = delete;
   MemoryStats& operator=(const MemoryStats&) = delete;
 
@@ -203,31 +210,34 @@ class MemoryStats {
     s.peak_bytes_in_use = peak_in_use_.load(std::memory_order_relaxed);
     s.largest_alloc_size = largest_.load(std::memory_order_relaxed);
     s.bytes_limit = bytes_limit_;
-    s.bytes_reserved = reserved_ ? reserved_->bytes() : s.bytes_in_use;
-    s.peak_bytes_reserved = reserved_ ? reserved_->peak() : s.peak_bytes_in_use;
+    const MemoryNow now = now_();
+    detail::raise_to(peak_held_, now.held);
+    s.bytes_reserved = std::max(reserved_ ? reserved_->bytes() : s.bytes_in_use, now.held);
+    s.peak_bytes_reserved =
+        std::max(reserved_ ? reserved_->peak() : s.peak_bytes_in_use, peak_held_.load());
     s.bytes_reservable_limit = bytes_limit_;
-    s.largest_free_block_bytes = largest_free_block();
+    s.largest_free_block_bytes =
+        budget_ ? std::min(now.largest_free, static_cast<std::int64_t>(budget_->left()))
+                : now.largest_free;
     s.pool_bytes = s.bytes_reserved;
     s.peak_pool_bytes = s.peak_bytes_reserved;
     return s;
   }
 
  private:
-  std::int64_t largest_free_block() const noexcept {
-    const std::int64_t available = available_();
-    return budget_ ? std::min(available, static_cast<std::int64_t>(budget_->left())) : available;
-  }
+  static MemoryNow now_on_host() { return {0, available_memory_bytes()}; }
 
   std::atomic<std::int64_t> num_allocs_{0};
   std::atomic<std::int64_t> in_use_{0};
   std::atomic<std::int64_t> peak_in_use_{0};
   std::atomic<std::int64_t> peak_since_mark_{0};
   std::atomic<std::int64_t> largest_{0};
+  mutable std::atomic<std::int64_t> peak_held_{0};  // that was seen
   const std::int64_t bytes_limit_;
   const std::shared_ptr<MemoryStats> parent_;
   const std::shared_ptr<const ReservedBytes> reserved_;
   const std::shared_ptr<const ByteBudget> budget_;
-  const std::function<std::int64_t()> available_;
+  const std::function<MemoryNow()> now_;
 };
 
 }  // namespace devrt
