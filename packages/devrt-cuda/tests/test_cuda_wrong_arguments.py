@@ -12,7 +12,8 @@ from devrt.errors import (
     OutOfMemoryError,
 )
 from devrt.runtime import default_runtime
-from support import python
+from gpu_library import Driver, Gated
+from support import python, xla_cpu_library
 
 SOURCE = 'extern "C" __global__ void f() {}'
 
@@ -174,6 +175,34 @@ def test_a_first_collective_with_a_lost_device_is_an_error():
     assert done.stdout.split() == ["True", "4.0"]
 
 
+@pytest.mark.engine
+def test_a_first_program_after_a_loss_names_the_lost_device():
+    code = """
+        import numpy as np
+
+        import devrt
+        from devrt.errors import DeviceLostError
+        from devrt.runtime import default_runtime
+
+        client = default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": "2"})
+        first, second = client.local_devices()
+        x = devrt.device_put(np.ones(4), second)
+        try:
+            while True:
+                np.asarray(devrt.device_put(np.ones(4), first))
+        except DeviceLostError:
+            pass
+        try:
+            x + 1
+        except DeviceLostError as error:
+            print(error.device, "cuda_visible_devices" in str(error))
+    """
+    xla_cpu_library()
+    lost = {"DEVRT_GPU_SIMULATOR": "delay=0 lose=0:20"}
+    done = python(code, options=(), clean=("DEVRT_", "JAX_"), **lost)
+    assert done.stdout.split() == ["cuda:0", "True"]
+
+
 class Shown:
     """What another library shows of memory that a client has."""
 
@@ -196,6 +225,73 @@ def test_a_client_that_the_caller_made_takes_memory_of_its_devices(own_device):
     assert devrt.dlpack.from_dlpack(array, device=own_device).device is own_device
 
 
+class Lent:
+    """What another library lends by DLPack of memory that a client has."""
+
+    def __init__(self, array):
+        self.__dlpack__, self._where = array.__dlpack__, array.__dlpack_device__()
+
+    def __dlpack_device__(self):
+        return self._where
+
+
+@pytest.mark.parametrize("lend", [Shown, Lent])
+@pytest.mark.parametrize(
+    "place",
+    [
+        lambda x, d: devrt.device_put(x, d.memory("device")),
+        lambda x, d: devrt.device_put(x, d.memory("pinned_host")),
+        lambda x, d: devrt.device_put(x, devrt.sharding.SingleDeviceSharding(d)),
+        lambda x, d: devrt.numpy.asarray(x, device=d),
+    ],
+)
+def test_targets_of_that_client_take_it(own_device, lend, place):
+    array = devrt.device_put(np.arange(4.0), own_device)
+    taken = place(lend(array), own_device)
+    assert taken.device is own_device
+    assert np.asarray(taken).tolist() == [0, 1, 2, 3]
+
+
+def test_a_client_that_the_caller_made_is_found_without_a_target():
+    code = """
+        import numpy as np
+
+        import devrt
+        from devrt.runtime import default_runtime
+
+        client = default_runtime().make_client("cuda", {"mock": True})
+        x = devrt.device_put(np.arange(4.0), client.local_devices()[0])
+
+        class Shown:
+            __cuda_array_interface__ = x.__cuda_array_interface__
+
+        class Lent:
+            __dlpack__, __dlpack_device__ = x.__dlpack__, x.__dlpack_device__
+
+        Lent.__dlpack__ = lambda self, **given: x.__dlpack__(**given)
+        Lent.__dlpack_device__ = lambda self: x.__dlpack_device__()
+        for y in (devrt.device_put(Shown()), devrt.device_put(Lent()),
+                  devrt.dlpack.from_dlpack(Lent())):
+            print(float(np.asarray(y).sum()))
+    """
+    done = python(code, options=(), clean=("DEVRT_", "JAX_"), DEVRT_PLATFORMS="cpu")
+    assert done.stdout.split() == ["6.0"] * 3
+
+
+@pytest.mark.parametrize("given", [{"max_version": 5}, {"dl_device": 5}, {"dl_device": (1,)}])
+def test_dlpack_refuses_what_it_does_not_take_by_a_typed_error(own_device, given):
+    array = devrt.device_put(np.arange(4.0), own_device)
+    with pytest.raises(InvalidTypeError, match=next(iter(given))):
+        array.__dlpack__(**given)
+
+
+@pytest.mark.parametrize("name", ["nope", "", "\ud800"])
+def test_a_kernel_that_is_not_there_is_an_invalid_argument(client, image, name):
+    module = client.compile(image.read_bytes(), format="cubin")
+    with pytest.raises((InvalidArgumentError, InvalidTypeError), match="kernel"):
+        _ = module[name]
+
+
 @pytest.mark.parametrize("more", [{"stream": 0}, {"stream": "a"}, {"stream": -5}])
 def test_a_stream_that_is_none_is_refused(own_device, more):
     array = devrt.device_put(np.arange(4.0), own_device)
@@ -208,6 +304,18 @@ def test_a_number_that_is_no_streams_handle_is_named(own_device, number):
     array = devrt.device_put(np.arange(4.0), own_device)
     with pytest.raises(InvalidArgumentError, match=f"The stream {number} .*none of cuda:0's"):
         devrt.device_put(Shown(array, stream=number), own_device)
+
+
+def test_a_number_that_is_no_stream_is_named_where_it_would_wait(devices):
+    units = Gated(Driver("cuda"), 1 << 10)
+    x = devrt.device_put(units, may_alias=True)
+    try:
+        with pytest.raises(InvalidArgumentError, match="The stream 12345 is none of cuda:0's"):
+            x.__dlpack__(stream=12345)
+        assert not x.is_ready()
+    finally:
+        units.gate.set()
+        x.block_until_ready()
 
 
 @pytest.mark.parametrize("kind", ["device", "pinned_host"])

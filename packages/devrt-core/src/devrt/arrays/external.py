@@ -7,8 +7,9 @@ from collections.abc import Iterator
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays.array import Array
-from devrt.contract.device import Device
+from devrt.contract.device import Device, Memory
 from devrt.runtime import default_runtime
+from devrt.sharding import Sharding
 
 if TYPE_CHECKING:
     from devrt.contract import Buffer, Client
@@ -35,7 +36,7 @@ def taken_over(x: Any, copy: bool | None, target: Any = None) -> Array | None:
     """Return an array of another library on the device where it lies; None if no client has it.
 
     With ``copy`` the result is waited for, because its source may change afterwards. The client of
-    the target, a device, is one of those that may have it: the program may have made that client.
+    the target comes first: several clients may have one device, and a copy between them is saved.
     """
     for client in _clients(target):
         buffer: Buffer | None = client.buffer_from_external(x, copy)
@@ -45,10 +46,20 @@ def taken_over(x: Any, copy: bool | None, target: Any = None) -> Array | None:
 
 
 def _clients(target: Any) -> Iterator[Client]:
-    """Yield the target's client and then the others, which are made only if that has not got it."""
-    first = target.client if isinstance(target, Device) else None
-    if first is not None:
-        yield first
+    """Yield the target's clients, then the others, made only if those have not got the array."""
+    first = _clients_of(target)
+    yield from first
     runtime = default_runtime()
     runtime.default_device()  # so that there is a client
-    yield from (client for client in runtime.live_clients().values() if client is not first)
+    yield from (client for client in runtime.all_clients() if client not in first)
+
+
+def _clients_of(target: Any) -> list[Client]:
+    """Return the clients of a target's devices: of a device, memory, sharding or format."""
+    if isinstance(target, Device):
+        return [target.client]
+    if isinstance(target, Memory):
+        return [device.client for device in target.addressable_by_devices()[:1]]
+    lies = getattr(target, "sharding", target)  # of a format
+    devices = lies.device_list.addressable_device_list if isinstance(lies, Sharding) else ()
+    return [device.client for device in devices[:1]]

@@ -130,7 +130,8 @@ def array(
         return _staged(_of_values(object, _dtype(dtype, "array")), device)
     if type(object) is Array:
         return _of_array(object, _dtype(dtype, "array"), bool(copy), device)
-    if is_on_device(object) and (taken := taken_over(object, copy is not False)) is not None:
+    must_copy = copy is not False
+    if is_on_device(object) and (taken := taken_over(object, must_copy, device)) is not None:
         return _of_array(taken, _dtype(dtype, "array"), False, device)
     has_dtype = hasattr(object, "dtype")
     wanted = _dtype(dtype, "array") or held_dtype(object)

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import contextlib
 import contextvars
 import os
 import threading
 import time
 import types
+import weakref
 from collections.abc import Callable, Mapping, Sequence
 from typing import Any
 
@@ -68,6 +70,7 @@ class ClientStore:
             lambda ref: f"the client of plugin {ref} is being made"
         )
         self._clients: dict[PluginRef, Client] = {}
+        self._named: weakref.WeakSet[Client] = weakref.WeakSet()
         self._failed: dict[PluginRef, DevrtError] = {}
 
     def get(self, backend: Backend) -> Client:
@@ -93,12 +96,19 @@ class ClientStore:
     def make(self, backend: Backend, options: Mapping[str, Any]) -> Client:
         """Make a client that is not kept, with ``options`` in place of configured values."""
         self.check_process()
-        return self._call_factory(backend, options)[0]
+        client = self._call_factory(backend, options)[0]
+        with contextlib.suppress(TypeError):  # a class of a plugin's that weak references refuse
+            self._named.add(client)
+        return client
 
     def live(self) -> dict[PluginRef, Client]:
         """Return the clients made so far that are open, ordered by plugin."""
         clients = self._clients.copy()  # without the lock, which a fork may have left held
         return {ref: client for ref, client in sorted(clients.items()) if not client.is_closed}
+
+    def named(self) -> list[Client]:
+        """Return the open clients that `make` made and that somebody still has."""
+        return [client for client in list(self._named) if not client.is_closed]
 
     def failure(self, ref: PluginRef) -> DevrtError | None:
         """Return why a plugin's client could not be made; None if it was not tried or works."""

@@ -301,6 +301,10 @@ class Runtime:
             found[ref.name if ref.platform in found else ref.platform] = client
         return found
 
+    def all_clients(self) -> list[Client]:
+        """Return every open client of this runtime, those of `make_client` too."""
+        return [*self._clients.live().values(), *self._clients.named()]
+
     def live_plugins(self) -> tuple[PluginRef, ...]:
         """Return the plugins whose clients are alive, ordered by name."""
         return tuple(self._clients.live())
