@@ -21,7 +21,7 @@ import numpy as np
 from devrt._support.context import Context
 from devrt._support.record import record
 from devrt.contract import Buffer
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, StatusCode
 from devrt.native.kernel_calls import KernelCall, traced_call
 
 if TYPE_CHECKING:
@@ -275,14 +275,28 @@ class KernelModule:
 
         Raises
         ------
-        DevrtError
+        InvalidArgumentError
             If the module has none of that name; its code is NOT_FOUND.
         """
         given: Any = name
         if not isinstance(given, str):
             msg = f"a kernel is found by its name, a str, not by one of {type(given).__name__}."
             raise InvalidTypeError(msg, operation="function")
-        return Kernel(self, name)
+        if not name.isascii() and any("\ud800" <= each <= "\udfff" for each in name):
+            msg = f"a kernel is found by its name, which {name!r} cannot be: it is no UTF-8."
+            raise InvalidTypeError(msg, operation="function")
+        try:
+            return Kernel(self, name)
+        except DevrtError as error:
+            if error.code is not StatusCode.NOT_FOUND:
+                raise
+            raise self._absent(error) from None
+
+    def _absent(self, error: DevrtError) -> InvalidArgumentError:
+        """Return the error of a name that the driver does not find, with those that are known."""
+        known = ", ".join(map(repr, self._names))
+        msg = error.message + (f" It was compiled with the names {known}." if known else "")
+        return InvalidArgumentError(msg, code=StatusCode.NOT_FOUND, **error.data)
 
     def _fingerprint(self) -> str:
         """Return what tells its images from others', in any process."""

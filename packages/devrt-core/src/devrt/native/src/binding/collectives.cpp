@@ -132,7 +132,7 @@ void bind_collectives(nb::module_& module) {
   nb::class_<GroupHandle>(module, "_Group", nb::type_slots(no_new_slots))
       .def_prop_ro("version", [](const GroupHandle& self) { return self.communicator->version(); })
       .def("run", &run, "kind"_a, "arguments"_a, "result"_a, "reduction"_a, "root"_a, "pairs"_a,
-           "donate"_a)
+           "donate"_a.none())
       .def("busy_seconds", &busy_seconds)
       .def("break_off", &break_off, "why"_a);
   module.def(

@@ -75,7 +75,9 @@ dlpack::Device requested_device(const Memory& memory, nb::handle dl_device) {
   const dlpack::Device own = memory.dlpack_device();
   if (dl_device.is_none()) return own;
   if (!PyTuple_Check(dl_device.ptr()) || nb::len(dl_device) != 2) {
-    throw nb::type_error("dl_device must be a tuple of a device type and a device id, or None.");
+    raise_type("dl_device must be a tuple of a device type and a device id, or None, not of type " +
+                   kind_of(dl_device) + ".",
+               "__dlpack__");
   }
   const dlpack::Device wanted{to_int(dl_device[0], "dl_device[0]", "__dlpack__"),
                               to_int(dl_device[1], "dl_device[1]", "__dlpack__")};
@@ -141,7 +143,9 @@ nb::object export_dlpack(const BufferHandle& self, nb::handle stream, nb::handle
   Consumer consumer = consumer_of(*buffer.memory(), stream);
   const dlpack::Device device = requested_device(*buffer.memory(), dl_device);
   if (!max_version.is_none() && (!PyTuple_Check(max_version.ptr()) || nb::len(max_version) != 2)) {
-    throw nb::type_error("max_version must be a tuple of a major and a minor version, or None.");
+    raise_type("max_version must be a tuple of a major and a minor version, or None, not of type " +
+                   kind_of(max_version) + ".",
+               "__dlpack__");
   }
   const bool versioned =
       !max_version.is_none() &&

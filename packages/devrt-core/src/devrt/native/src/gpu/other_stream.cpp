@@ -58,6 +58,8 @@ bool ForeignStream::is_capturing() const noexcept {
 bool ForeignStream::wait(const ReadyEvent& event) {
   if (!event.source()) return false;
   const Current current(device_->driver(), device_->context());
+  check_handle(
+      "It was destroyed, or is no stream's handle. Pass that of the stream that is to wait.");
   if (is_capturing()) return false;  // a graph must not wait for an event from outside
   return order_stream(device_->driver(), handle_, event);
 }
@@ -65,25 +67,25 @@ bool ForeignStream::wait(const ReadyEvent& event) {
 ReadyEvent ForeignStream::record() {
   const Current current(device_->driver(), device_->context());
   device_->check(current.result(), "set_current");
-  check_handle();
+  check_handle(
+      "The array's owner gives it: it was destroyed, or is no stream's handle. Have the "
+      "owner give the handle of the stream that fills the array.");
   return device_->record_other(handle_);
 }
 
-void ForeignStream::check_handle() const {
+void ForeignStream::check_handle(const char* remedy) const {
   const Driver& driver = device_->driver();
   int status = 0;
   const Result result = driver.call.stream_is_capturing(handle_, &status);
   if (result == kSuccess) return;
   if (result != kInvalidHandle) return device_->check(result, "stream_is_capturing");
   const char* name = driver.error_name(result);
-  throw StatusError(Status(StatusCode::kInvalidArgument,
-                           "The stream " + std::to_string(number_of(handle_)) +
-                               " that the array's owner gives is none of " + device_->name() +
-                               "'s (" + (name ? name : "an invalid handle") +
-                               "): it was destroyed, or is no stream's handle. Have its owner give "
-                               "the handle of the stream that fills the array.")
-                        .during("exchange")
-                        .on(device_->name()));
+  throw StatusError(
+      Status(StatusCode::kInvalidArgument, "The stream " + std::to_string(number_of(handle_)) +
+                                               " is none of " + device_->name() + "'s (" +
+                                               (name ? name : "an invalid handle") + "). " + remedy)
+          .during("exchange")
+          .on(device_->name()));
 }
 
 bool ForeignStream::is_there() const noexcept {

@@ -22,7 +22,7 @@ class ForeignStream final : public native::OtherStream {
  private:
   bool is_capturing() const noexcept;
   /// Throws INVALID_ARGUMENT for a number that is no stream's.
-  void check_handle() const;
+  void check_handle(const char* remedy) const;
   bool is_there() const noexcept;
 
   const std::shared_ptr<GpuDevice> device_;
