@@ -325,9 +325,10 @@ def test_a_full_memory_is_named(own_device, kind):
         devrt.device_put(huge, own_device.memory(kind))
 
 
-def test_a_collectives_donate_is_true_or_false(group, devices):
+@pytest.mark.parametrize("donate", ["x", None])
+def test_a_collectives_donate_is_true_or_false(group, devices, donate):
     with pytest.raises(InvalidTypeError, match="donate must be True or False"):
-        group.all_reduce(put(devices), donate="x")
+        group.all_reduce(put(devices), donate=donate)
 
 
 def test_operands_of_two_clients_are_named_as_that(devices, own_device):
