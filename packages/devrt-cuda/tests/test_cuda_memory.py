@@ -52,12 +52,13 @@ def test_the_place_of_a_freed_array_is_taken_by_the_next_of_its_size(client, siz
 def test_what_was_taken_in_advance_is_reserved_and_can_be_had(client):
     stats = client.local_devices()[0].memory_stats()
     assert stats["bytes_in_use"] == 0
-    assert stats["bytes_reserved"] == stats["pool_bytes"] == LIMIT
-    assert stats["largest_free_block_bytes"] == LIMIT
+    # Of a pool it is what the process holds: other clients' too.
+    assert stats["bytes_reserved"] == stats["pool_bytes"] >= LIMIT
+    assert stats["largest_free_block_bytes"] >= LIMIT
     x = put(client, LIMIT // 2).block_until_ready()
-    stats = client.local_devices()[0].memory_stats()
-    assert stats["bytes_reserved"] == LIMIT
-    assert stats["largest_free_block_bytes"] == LIMIT - x.nbytes
+    after = client.local_devices()[0].memory_stats()
+    assert after["bytes_reserved"] == stats["bytes_reserved"]
+    assert after["largest_free_block_bytes"] >= LIMIT - x.nbytes
 
 
 @options({"memory_fraction": 1.0})
