@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import enum
+import functools
 import math
 import os
-from typing import Any, Self
+from typing import Any, TypeVar
 
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 
@@ -22,9 +23,25 @@ _TFRT = "XLA_PYTHON_CLIENT_USE_TFRT_GPU_CLIENT"
 
 _ALLOCATORS = ("default", "platform", "bfc", "cuda_async")
 _OF_XLA = ("vmm",)  # XLA's own client alone has it: no message offers it
+_T = TypeVar("_T")
 _BOOLEANS = {"true": True, "1": True, "false": False, "0": False}
 
 
+def _note_given(cls: type[_T]) -> type[_T]:
+    """Have a dataclass note which fields are given: a value that is a default's may be meant."""
+    make = cls.__init__
+
+    @functools.wraps(make)
+    def init(self: Any, *args: Any, **kwargs: Any) -> None:
+        make(self, *args, **kwargs)
+        names = [field.name for field in dataclasses.fields(self)]
+        object.__setattr__(self, "_given", frozenset({*names[: len(args)], *kwargs}))
+
+    setattr(cls, "__init__", init)  # noqa: B010  a method, which mypy lets nobody assign
+    return cls
+
+
+@_note_given
 @dataclasses.dataclass(frozen=True)
 class GpuAllocatorConfig:
     """Which allocator a GPU client uses, and how much memory it takes.
@@ -66,13 +83,6 @@ class GpuAllocatorConfig:
     memory_fraction: float = 0.75
     preallocate: bool = True
     collective_memory_size: int = 0
-
-    def __new__(cls, *args: Any, **kwargs: Any) -> Self:
-        """Note which arguments are given: a value that is a default's may be meant."""
-        made = super().__new__(cls)
-        names = [field.name for field in dataclasses.fields(cls)]
-        object.__setattr__(made, "_given", frozenset({*names[: len(args)], *kwargs}))
-        return made
 
     def given(self) -> dict[str, Any]:
         """Return the arguments that were given, with their values."""
