@@ -105,7 +105,8 @@ class Child:
         """Wait for a line of standard output."""
         assert self._process.stdout is not None
         printed = self._process.stdout.readline().strip()
-        assert printed == line, (printed, self.errors())
+        status = None if printed else self.end()
+        assert printed == line, (printed, status, self.errors())
 
     def expect_error(self, *words):
         """Wait until standard error has all of the words."""

@@ -3,6 +3,10 @@
 import gc
 import os
 import re
+import resource
+import subprocess
+import sys
+import textwrap
 from pathlib import Path
 
 import numpy as np
@@ -357,3 +361,29 @@ def test_clients_have_engines_of_their_own(pair, client):
             executable.execute(pair[0])
         with pytest.raises(InvalidArgumentError, match="another client"):
             client.serialize_executable(executable)
+
+
+def test_a_deep_program_compiles_where_stacks_have_no_limit():
+    """A C library gives threads 2 MiB then, and the compiler recurses along the program."""
+    if resource.getrlimit(resource.RLIMIT_STACK)[1] != resource.RLIM_INFINITY:
+        pytest.skip("this process may not lift the limit of its stack")
+    program = """
+        from devrt_cpu import make_cpu_client
+        depth = 13
+        lines = ["func.func private @f0(%a: tensor<4xf32>) -> tensor<4xf32> {",
+                 "%0 = stablehlo.sine %a : tensor<4xf32>", "return %0 : tensor<4xf32> }"]
+        for i in range(1, depth + 1):
+            who = "public @main" if i == depth else f"private @f{i}"
+            lines += [f"func.func {who}(%a: tensor<4xf32>) -> tensor<4xf32> {{",
+                      f"%0 = func.call @f{i - 1}(%a) : (tensor<4xf32>) -> tensor<4xf32>",
+                      f"%1 = func.call @f{i - 1}(%0) : (tensor<4xf32>) -> tensor<4xf32>",
+                      "return %1 : tensor<4xf32> }"]
+        make_cpu_client().compile_and_load("\\n".join(["module @deep {", *lines, "}"]))
+        print("compiled")
+    """
+    # The limit at the start of a program is what counts.
+    command = ["sh", "-c", 'ulimit -s unlimited && exec "$@"', "sh", sys.executable, "-c"]
+    done = subprocess.run(
+        [*command, textwrap.dedent(program)], capture_output=True, text=True, check=False
+    )
+    assert (done.returncode, done.stdout) == (0, "compiled\n"), done.stderr

@@ -15,6 +15,7 @@
 #include <thread>
 #include <utility>
 
+#include "devrt/async/thread.hpp"
 #include "devrt/base/fork_guard.hpp"
 #include "devrt/base/status.hpp"
 #include "devrt/base/unique_function.hpp"
@@ -76,7 +77,7 @@ class WorkQueue {
   void close(OnClose how) noexcept {
     if (fork_.is_child()) return abandon();
     std::deque<Task> dropped;
-    std::thread worker;
+    Thread worker;
     {
       std::lock_guard lock(shared_->mutex);
       shared_->closed = true;
@@ -88,7 +89,7 @@ class WorkQueue {
     }
     dropped.clear();
     if (!worker.joinable()) return;
-    if (worker.get_id() == std::this_thread::get_id()) {
+    if (worker.is_current()) {
       worker.detach();  // the last owner died inside a task: the thread ends by itself
     } else {
       worker.join();
@@ -149,7 +150,7 @@ class WorkQueue {
   void start(Shared& shared) {
     if (worker_.joinable()) worker_.join();  // one that lingered in vain: it is past the lock
     try {
-      worker_ = std::thread([keep = shared_] { run(*keep); });
+      worker_ = Thread([keep = shared_] { run(*keep); });
     } catch (const std::system_error& error) {
       throw StatusError(Status(StatusCode::kResourceExhausted,
                                "The system starts no thread for the work queue " + name_ + " (" +
@@ -194,7 +195,7 @@ class WorkQueue {
 
   std::shared_ptr<Shared> shared_;
   std::string name_;
-  std::thread worker_;
+  Thread worker_;
   ForkGuard fork_;
 };
 
