@@ -69,14 +69,14 @@ def launch(tmp_path, monkeypatch):
     """Run a script as the processes of one job; return what each printed, and the job's result."""
     pytest.importorskip("grpc", reason="needs the extra 'distributed'")
 
-    def run(count, text, *, ends=True, **environ):
+    def run(count, text, *, ends=True, within=(), **environ):
         for name, value in environ.items():
             monkeypatch.setenv(name, value)
         path = tmp_path / "script.py"
         end = "\ndistributed.shutdown()\n" if ends else ""
         path.write_text(JOIN + textwrap.dedent(text) + end)
         command = [sys.executable, "-m", "devrt", "launch", "-n", str(count), str(path)]
-        done = subprocess.run(command, capture_output=True, text=True, timeout=120)
+        done = subprocess.run([*within, *command], capture_output=True, text=True, timeout=120)
         lines = done.stdout.splitlines()
         printed = [[x.removeprefix(f"[{n}] ") for x in lines if x.startswith(f"[{n}] ")]
                 for n in range(count)]  # fmt: skip

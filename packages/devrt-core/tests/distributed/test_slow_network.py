@@ -1,6 +1,8 @@
-"""A job over a network that takes 200 ms each way and loses a tenth, by a proxy."""
+"""Jobs over slow networks: late and lossy ones by a proxy, narrow ones by the kernel."""
 
 import queue
+import re
+import subprocess
 import time
 
 import pytest
@@ -80,3 +82,46 @@ def test_nobody_is_lost_and_deadlines_hold(job):
         clients[0].wait_at_barrier("alone", 60_000)
     assert caught.value.processes == [1]
     clients[0].shutdown()
+
+
+# A network of its own, whose packets wait or are dropped beyond 2 Mbit/s.
+NARROW = """
+ip link set lo mtu 1500 up && tc qdisc add dev lo root tbf rate 2mbit burst 16kb latency 200ms ||
+    exit 77
+"$@"
+status=$?
+tc -s qdisc show dev lo >&2
+exit $status
+"""
+
+
+@pytest.mark.faults
+def test_a_narrow_network_delays_a_job_and_loses_nothing(launch):
+    within = ["unshare", "--map-root-user", "--net", "sh", "-c", NARROW, "sh"]
+    try:
+        tried = subprocess.run([*within, "true"], capture_output=True, text=True, check=False)
+    except FileNotFoundError:
+        pytest.skip("unshare (util-linux) is not installed")
+    if tried.returncode:
+        pytest.skip(f"no network of its own with tc's tbf here: {tried.stderr.strip()}")
+    printed, done = launch(
+        3,
+        """
+        from devrt.experimental import multihost_utils
+        value = bytes(range(256)) * 400
+        for number in range(3):
+            client.key_value_set_bytes(f"of{me}/{number}", value)
+            client.wait_at_barrier(f"b{number}", 60_000)
+            assert all(client.blocking_key_value_get_bytes(f"of{n}/{number}", 60_000) == value
+                       for n in range(3))
+        rows = multihost_utils.process_allgather(np.full(10_000, me, np.float32))
+        show(rows=np.unique(rows, axis=1).tolist())
+        """,
+        within=within,
+    )
+    assert done.returncode == 0, done.stderr
+    assert printed == [['{"rows": [[0.0], [1.0], [2.0]]}']] * 3
+    assert "lost" not in done.stderr
+    held_back = re.search(r"overlimits (\d+)", done.stderr)
+    assert held_back is not None, done.stderr
+    assert int(held_back[1]) > 100
