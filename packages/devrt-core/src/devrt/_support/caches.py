@@ -31,7 +31,8 @@ def register_of_clients(forget: Callable[[], None]) -> Callable[[], None]:
 def forget_closed() -> None:
     """Drop what caches hold of closed clients: a program keeps its client's compiler and threads.
 
-    The native clients call it at the end of ``close``.
+    Every client's ``close`` ends with it: `Client` of the contract sees to that, and the native
+    clients call it themselves.
     """
     for forget in list(_forgets):
         forget()

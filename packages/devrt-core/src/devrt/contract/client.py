@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import abc
-from collections.abc import Sequence
+import functools
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from devrt._support import caches
 from devrt.contract.buffer import Buffer, HostBufferSemantics
 from devrt.contract.members import Contract
 from devrt.contract.transfers import BatchedTransfers
@@ -42,6 +44,11 @@ class Client(BatchedTransfers, metaclass=Contract):
         What can be counted on, for callers to ask before they use it; by default what the client
         shows of itself. One that does more says so: ``Capabilities.of(self, donation=True)``.
     """
+
+    def __init_subclass__(cls, **given: Any) -> None:
+        super().__init_subclass__(**given)
+        if "close" in vars(cls):
+            cls.close = _forgotten_after(cls.close)  # type: ignore[method-assign]
 
     @property
     @abc.abstractmethod
@@ -382,13 +389,25 @@ class Client(BatchedTransfers, metaclass=Contract):
     def close(self) -> None:
         """Wait for the work in flight and give all memory back. Idempotent.
 
-        What the host was shown stays readable.
+        What the host was shown stays readable. Programs that devrt keeps for the next call are
+        dropped then, as they would keep the client.
         """
 
     @property
     @abc.abstractmethod
     def is_closed(self) -> bool:
         """Whether `close` was called."""
+
+
+def _forgotten_after(close: Callable[[Client], None]) -> Callable[[Client], None]:
+    """Return a ``close`` that ends with devrt's programs of the client: they would keep it."""
+
+    @functools.wraps(close)
+    def close_and_forget(client: Client) -> None:
+        close(client)
+        caches.forget_closed()
+
+    return close_and_forget
 
 
 def _unimplemented(client: Client, operation: str, why: str) -> NoReturn:
