@@ -122,12 +122,12 @@ def launch_mpi(tmp_path):
     if importlib.util.find_spec("mpi4py") is None or launcher is None:
         pytest.skip("needs mpi4py and an mpiexec")
 
-    def run(count, text, *options, head=MPI_JOIN, **environ):
+    def run(count, text, options=(), within=(), *, head=MPI_JOIN, **environ):
         path = tmp_path / "script.py"
         path.write_text(head.replace("FOLDER", repr(str(tmp_path))) + textwrap.dedent(text))
         for number in range(count):
             (tmp_path / f"shown{number}").write_text("")
-        command = [launcher, *options, "-n", str(count), sys.executable, str(path)]
+        command = [launcher, *options, "-n", str(count), *within, sys.executable, str(path)]
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=180, env={**os.environ, **environ}
         )

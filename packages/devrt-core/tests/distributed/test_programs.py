@@ -234,7 +234,9 @@ def test_a_process_that_dies_is_named_where_mpi_s_launcher_ends_none(launch_mpi)
         pytest.skip("needs MPICH's launcher")
     # At its end MPI would wait for the process that is gone.
     ends = "\nsys.stdout.flush()\nos._exit(0)\n"
-    shown, _ = launch_mpi(3, LOST + ends, "-disable-auto-cleanup", DEVRT_NUM_CPU_DEVICES="1")
+    # In sessions of their own: the launcher kills groups of processes at times all the same.
+    apart = ("-disable-auto-cleanup",), ("setsid", "--wait")
+    shown, _ = launch_mpi(3, LOST + ends, *apart, DEVRT_NUM_CPU_DEVICES="1")
     for me in (0, 2):
         seen = json.loads(shown[me][0])
         assert seen == {"first": ["PeerLostError", [1]], "again": ["PeerLostError", [1]]}
