@@ -76,6 +76,7 @@ class CudaDriver final : public Driver {
                              .first_of_grid = 5,
                              .shared_bytes = 8,
                              .shared_bytes_on_request = 97}};
+    vendor = "NVIDIA Corporation";
     dlpack = {.device = 2, .pinned = 3, .managed = 13, .default_stream = 1};
     from.find_by(&find);
     fill_devices(from);

@@ -50,6 +50,7 @@ class HipDriver final : public Driver {
     // Copies, records and waits go by the stream. So does a launch, but for runtimes that refuse a
     // stream of another device than the current one.
     names_contexts = true;
+    vendor = "Advanced Micro Devices, Inc";
     dlpack = {.device = 10, .pinned = 11, .managed = 11, .default_stream = 0};
     fill_devices(from);
     fill_memory(from);
@@ -135,6 +136,11 @@ class HipDriver final : public Driver {
     return {reinterpret_cast<std::uintptr_t>(begin), bytes};
   }
   std::string architecture(int, int, const std::string& pci) const override;
+  std::string compute_capability(int major, int minor,
+                                 const std::string& architecture) const override {
+    return architecture.empty() ? Driver::compute_capability(major, minor, architecture)
+                                : architecture;
+  }
 
  private:
   // A context is the device's number and 1: 0 is none, and HIP always has a current device.

@@ -146,6 +146,11 @@ class CompileOnlyDevice(Device):
         return str(self._fields["device_kind"])
 
     @property
+    def attributes(self) -> Mapping[str, Any]:
+        """What is known beyond the above, such as where it is."""
+        return {name: value for name, value in self._fields.items() if name not in _FIELDS}
+
+    @property
     def client(self) -> Client:
         """Not there: raises `UnimplementedError`."""
         self._refuse("client")
@@ -169,13 +174,6 @@ class CompileOnlyDevice(Device):
     def memory_stats(self) -> dict[str, int] | None:
         """Return no statistics."""
         return None
-
-    def __getattr__(self, name: str) -> Any:
-        fields = self.__dict__.get("_fields", {})
-        if name in _OPTIONAL and name in fields:
-            return fields[name]
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-        raise AttributeError(msg)
 
     def __repr__(self) -> str:
         return f"CompileOnlyDevice({self._platform}:{self.id})"

@@ -2,10 +2,18 @@
 
 import pytest
 
+from devrt._support import caches
 from devrt.contract import Buffer, Client, Device, LoadedExecutable, Memory, Topology
 from devrt.contract.members import lacking, members
 from devrt.doctor import diagnose
 from devrt.errors import BackendInitializationError, PluginContractError, UnimplementedError
+
+
+def partly(kind, **own):
+    """Return a class of a kind with what it needs, all of it None, and members of its own."""
+    needed = {name: None for name, is_needed in members(kind).items() if is_needed}
+    return type(kind)("Mine", (kind,), needed | own)
+
 
 KINDS = [Client, Device, Memory, Buffer, LoadedExecutable, Topology]
 
@@ -44,6 +52,28 @@ def test_a_registered_device_called_returns_itself():
     needed = {name: lambda self: None for name, is_needed in members(Device).items() if is_needed}
     device = Device.register(type("NativeDevice", (), needed))()
     assert device() is device
+
+
+def test_what_a_device_says_is_an_attribute_too():
+    device = partly(Device, attributes={"core_count": 7, "id": 3})()
+    assert device.core_count == 7
+    assert device.id is None  # what the class has comes first
+    for name in ("coords", "_private"):
+        with pytest.raises(AttributeError, match=f"'Mine' object has no attribute '{name}'"):
+            getattr(device, name)
+
+
+def test_a_device_that_cannot_say_what_it_is_lacks_attributes():
+    broken = property(lambda self: self._not_made_yet)
+    assert not hasattr(partly(Device, attributes=broken)(), "coords")
+
+
+def test_programs_are_forgotten_when_a_client_was_closed(monkeypatch):
+    happened = []
+    monkeypatch.setattr(caches, "forget_closed", lambda: happened.append("forgotten"))
+    client = partly(Client, close=lambda self: happened.append("closed"))()
+    client.close()
+    assert happened == ["closed", "forgotten"]
 
 
 def test_an_executable_that_says_little_is_described_by_the_defaults():

@@ -48,7 +48,7 @@ class Client(BatchedTransfers, metaclass=Contract):
     def __init_subclass__(cls, **given: Any) -> None:
         super().__init_subclass__(**given)
         if "close" in vars(cls):
-            cls.close = _forgotten_after(cls.close)  # type: ignore[method-assign]
+            cls.close = _forgotten_after(cls.close)  # type: ignore[assignment, method-assign]
 
     @property
     @abc.abstractmethod

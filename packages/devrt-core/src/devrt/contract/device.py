@@ -74,8 +74,20 @@ class Device(metaclass=Contract):
 
     @property
     def attributes(self) -> Mapping[str, Any]:
-        """What the platform says of the device beyond the above, such as its coordinates."""
+        """What the platform says of the device beyond the above, such as its coordinates.
+
+        Each is an attribute of the device too, as of JAX's devices: ``device.core_count``.
+        """
         return {}
+
+    def __getattr__(self, name: str) -> Any:
+        # What reading the attributes itself lacks is not looked for among them again.
+        if not name.startswith("_") and name != "attributes":
+            attributes = self.attributes
+            if name in attributes:
+                return attributes[name]
+        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
+        raise AttributeError(msg, name=name, obj=self)
 
     def __call__(self) -> Device:
         return self

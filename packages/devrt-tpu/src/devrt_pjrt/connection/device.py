@@ -207,12 +207,6 @@ class PjrtDevice(Handle, Device):
                 stats[name] = int(getattr(found, name))
         return stats
 
-    def __getattr__(self, name: str) -> Any:
-        if "_row" in self.__dict__ and name in self.attributes:
-            return self.attributes[name]
-        msg = f"{type(self).__name__!r} object has no attribute {name!r}"
-        raise AttributeError(msg)
-
     def __repr__(self) -> str:
         about = self._row.about
         return f"PjrtDevice(id={self.id}, {text_of(about.text, about.text_size)})"

@@ -75,6 +75,16 @@ nb::dict attributes_of(const Device& device) {
   return found;
 }
 
+/// Returns what the class does not have from the attributes, as JAX's devices do.
+nb::object attribute_of(const Device& device, std::string_view name) {
+  for (const auto& [known, value] : device.facts().attributes) {
+    if (known == name) return to_python(value);
+  }
+  const std::string message =
+      "'" DEVRT_CLASS_PREFIX "Device' object has no attribute '" + std::string(name) + "'";
+  throw nb::attribute_error(message.c_str());
+}
+
 void bind_device_facts(nb::class_<Device>& cls) {
   cls.def_prop_ro("id", &Device::id)
       .def_prop_ro("process_index", &Device::process_index)
@@ -84,9 +94,11 @@ void bind_device_facts(nb::class_<Device>& cls) {
       .def_prop_ro("platform", [](const Device&) { return nb::str(platform().name.c_str()); })
       .def_prop_ro("device_kind", [](const Device& d) { return nb::str(d.facts().kind.c_str()); })
       .def_prop_ro("client", [](const Device& d) { return d.client().shared(); })
-      .def_prop_ro("attributes", &attributes_of,
-                   nb::sig("def attributes(self) -> collections.abc.Mapping[str, typing.Any]"),
-                   "What the platform says of the device beyond the rest.")
+      .def_prop_ro(
+          "attributes", &attributes_of,
+          nb::sig("def attributes(self) -> collections.abc.Mapping[str, typing.Any]"),
+          "What the platform says of the device beyond the rest; each is an attribute too.")
+      .def("__getattr__", &attribute_of, nb::sig("def __getattr__(self, name: str) -> typing.Any"))
       .def(
           "__call__", [](nb::handle_t<Device> self) { return nb::borrow(self); },
           nb::sig("def __call__(self) -> " DEVRT_CLASS_PREFIX "Device"),

@@ -156,6 +156,7 @@ class Driver {
   Functions call{};
   AttributeNumbers attributes{};
   DlpackTypes dlpack{};
+  std::string_view vendor;  ///< as XLA names it
   /// Whether a call that names a stream, an event or a kernel of a context that is not current does
   /// its work there all the same, or is refused and leaves no error behind but what
   /// `forget_refusal` takes away.
@@ -198,6 +199,11 @@ class Driver {
   virtual native::AddressRange range_at(const void* data) const noexcept = 0;
   /// Returns what kernels are compiled for ("sm_90"); empty where the driver does not tell.
   virtual std::string architecture(int major, int minor, const std::string& pci) const = 0;
+  /// Returns what XLA calls a device's capability.
+  virtual std::string compute_capability(int major, int minor,
+                                         const std::string& /*architecture*/) const {
+    return std::to_string(major) + "." + std::to_string(minor);
+  }
 
   /// Returns the error of a call; OK for success.
   Status status(Result result, const char* operation, const std::string& device = {}) const;

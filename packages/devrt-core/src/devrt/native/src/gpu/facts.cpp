@@ -65,8 +65,10 @@ native::DeviceFacts facts_of(const GpuDevice& device, const std::vector<std::int
   const int major = device.attribute(numbers.major);
   const int minor = device.attribute(numbers.minor);
   const std::string pci = pci_of(device);
-  add_text("compute_capability", std::to_string(major) + "." + std::to_string(minor));
-  add_text("architecture", driver.architecture(major, minor, pci));
+  const std::string architecture = driver.architecture(major, minor, pci);
+  add_text("device_vendor", std::string(driver.vendor));
+  add_text("compute_capability", driver.compute_capability(major, minor, architecture));
+  add_text("architecture", architecture);
   add("memory_bytes", static_cast<std::int64_t>(device.total_memory()));
   add("core_count", device.attribute(numbers.multiprocessors));
   add("clock_khz", device.attribute(numbers.clock_khz));
