@@ -76,6 +76,8 @@ class CpuDevice:
     def attributes(self) -> Mapping[str, Any]:
         """Nothing: a virtual device has no more to say of itself."""
 
+    def __getattr__(self, name: str) -> Any: ...
+
     def __call__(self) -> CpuDevice:
         """Return the device itself, so that ``buffer.device()`` works too."""
 
