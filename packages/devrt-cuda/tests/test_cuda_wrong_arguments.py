@@ -147,60 +147,67 @@ def test_an_address_of_more_than_64_bits_is_refused(devices, address):
         devrt.device_put(Foreign(), devices[0])
 
 
+LOSS = """
+import sys
+
+import numpy as np
+
+import devrt
+from devrt.errors import DeviceLostError
+from devrt.runtime import default_runtime
+
+client = default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": sys.argv[1]})
+devices = client.local_devices()
+values = [devrt.device_put(np.ones(4), device) for device in devices]
+group = client.collectives()
+try:
+    while True:
+        np.asarray(devrt.device_put(np.ones(4), devices[0]))
+except DeviceLostError:
+    pass
+def shown(call):
+    try:
+        print(np.asarray(call()).sum())
+    except DeviceLostError as error:
+        print(error.device, "cuda_visible_devices" in str(error))
+"""
+
+
+def after_loss(code, devices=2):
+    lost = {"DEVRT_GPU_SIMULATOR": "delay=0 lose=0:20"}
+    done = python(LOSS + code, str(devices), options=(), clean=("DEVRT_", "JAX_"), **lost)
+    return done.stdout.splitlines()
+
+
 def test_a_first_collective_with_a_lost_device_is_an_error():
     code = """
-        import numpy as np
-
-        import devrt
-        from devrt.errors import DeviceLostError
-        from devrt.runtime import default_runtime
-
-        client = default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": "2"})
-        first, second = client.local_devices()
-        values = [devrt.device_put(np.ones(4), device) for device in (first, second)]
-        group = client.collectives()
-        try:
-            while True:
-                np.asarray(devrt.device_put(np.ones(4), first))
-        except DeviceLostError:
-            pass
-        try:
-            group.all_reduce(values)
-        except DeviceLostError as error:
-            print("cuda:0" in str(error))
-        print(np.asarray(values[1]).sum())
-    """
-    lost = {"DEVRT_GPU_SIMULATOR": "delay=0 lose=0:20"}
-    done = python(code, options=(), clean=("DEVRT_", "JAX_"), **lost)
-    assert done.stdout.split() == ["True", "4.0"]
+try:
+    group.all_reduce(values)
+except DeviceLostError as error:
+    print("cuda:0" in str(error))
+print(np.asarray(values[1]).sum())
+"""
+    assert after_loss(code) == ["True", "4.0"]
 
 
 @pytest.mark.engine
-def test_a_first_program_after_a_loss_names_the_lost_device():
+def test_a_first_program_after_a_loss_runs_on_the_other_devices():
     code = """
-        import numpy as np
-
-        import devrt
-        from devrt.errors import DeviceLostError
-        from devrt.runtime import default_runtime
-
-        client = default_runtime().make_client("cuda", {"mock": True, "mock_gpu_topology": "2"})
-        first, second = client.local_devices()
-        x = devrt.device_put(np.ones(4), second)
-        try:
-            while True:
-                np.asarray(devrt.device_put(np.ones(4), first))
-        except DeviceLostError:
-            pass
-        try:
-            x + 1
-        except DeviceLostError as error:
-            print(error.device, "cuda_visible_devices" in str(error))
-    """
+for each in values[1:]:
+    shown(lambda: each + 1)
+shown(lambda: values[0] + 1)
+mesh = devrt.Mesh(np.array(devices[1:]), ("x",))
+halves = devrt.NamedSharding(mesh, devrt.PartitionSpec("x"))
+shown(lambda: devrt.jit(lambda a: a.sum() + a)(devrt.device_put(np.ones(4), halves)))
+"""
     xla_cpu_library()
-    lost = {"DEVRT_GPU_SIMULATOR": "delay=0 lose=0:20"}
-    done = python(code, options=(), clean=("DEVRT_", "JAX_"), **lost)
-    assert done.stdout.split() == ["cuda:0", "True"]
+    assert after_loss(code, 3) == ["8.0", "8.0", "cuda:0 False", "20.0"]
+
+
+@pytest.mark.engine
+def test_a_first_program_without_another_device_names_the_lost_one():
+    xla_cpu_library()
+    assert after_loss("shown(lambda: values[0] + 1)", 1) == ["cuda:0 True"]
 
 
 class Shown:

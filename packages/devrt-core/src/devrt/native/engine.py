@@ -19,7 +19,7 @@ from devrt.compiling.options import CompileOptions
 from devrt.compiling.quirks import Quirk, refuse
 from devrt.compiling.refusals import check, compile_explained, custom_calls_explained
 from devrt.compiling.serialized import Serialized, origin_of
-from devrt.errors import ClosedError, InvalidArgumentError
+from devrt.errors import ClosedError, DeviceLostError, InvalidArgumentError
 from devrt.native.custom_calls import custom_calls_of
 from devrt.native.engines import cache_of
 
@@ -336,24 +336,37 @@ class Engine(Generic[Found]):
         numbers = self.numbers(client, library)
         return made.replace(
             env_option_overrides={**self.flags(library, program), **options.env_option_overrides},
-            device_assignment=_engine_numbers(made.assignment(), numbers, operation),
+            device_assignment=self._engine_numbers(made.assignment(), numbers, operation),
         )
+
+    def _engine_numbers(
+        self, assignment: DeviceAssignment | None, numbers: Mapping[int, int], operation: str
+    ) -> DeviceAssignment | None:
+        """Return an assignment by the engine's numbers."""
+        usable = {device: number for device, number in numbers.items() if number != _LOST}
+        try:
+            return assignment and assignment.renumbered(usable)
+        except KeyError as error:
+            device = error.args[0]
+        if device in numbers:
+            name = f"{self.platform}:{device}"
+            msg = (
+                f"{operation} failed: {name} was lost before the client's first program, and the "
+                f"compiler has the other devices alone, which are {sorted(usable)}. Run on those, "
+                "or close the client and make a new one."
+            )
+            raise DeviceLostError(msg, operation=operation, device=name)
+        msg = (
+            f"{operation} failed: device {device} is none of this process's, nor of another's that "
+            f"the compiler knows. Use ids of these: {sorted(usable)}."
+        )
+        raise InvalidArgumentError(msg, operation=operation)
+
+
+_LOST = -1
+"""The number of a device that was lost before the engine was made: `kLost` of the native half."""
 
 
 def _local_ids(client: Any) -> list[int]:
     """Return the ids of this process's devices, in their order."""
     return [device.id for device in client.local_devices()]
-
-
-def _engine_numbers(
-    assignment: DeviceAssignment | None, numbers: Mapping[int, int], operation: str
-) -> DeviceAssignment | None:
-    """Return an assignment by the engine's numbers."""
-    try:
-        return assignment and assignment.renumbered(numbers)
-    except KeyError as error:
-        msg = (
-            f"{operation} failed: device {error} is none of this process's, nor of another's that "
-            f"the compiler knows. Use ids of these: {sorted(numbers)}."
-        )
-        raise InvalidArgumentError(msg, operation=operation) from None

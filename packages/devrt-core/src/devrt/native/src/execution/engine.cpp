@@ -31,9 +31,20 @@ void check_engine(const pjrt::Api& api) {
   }
 }
 
-std::vector<DeviceFacts> facts_of(const Client& client) {
+/// Returns the devices of this process that an engine is given: not those that are lost, of which
+/// it could make none, unless all are. A job's processes have agreed on all of them.
+std::vector<const Device*> usable_devices(const Client& client, bool takes_lost) {
+  std::vector<const Device*> found;
+  for (const auto& device : client.local_devices()) {
+    const auto local = static_cast<std::size_t>(device->local_id());
+    if (takes_lost || client.backend().health(local).ok()) found.push_back(device.get());
+  }
+  return found.empty() && !takes_lost ? usable_devices(client, true) : found;
+}
+
+std::vector<DeviceFacts> facts_of(std::span<const Device* const> devices) {
   std::vector<DeviceFacts> facts;
-  for (const auto& device : client.local_devices()) facts.push_back(device->facts());
+  for (const Device* device : devices) facts.push_back(device->facts());
   return facts;
 }
 
@@ -43,7 +54,7 @@ Status describe_refusal(const Status& reported, const Client& owner) {
     const Status health = owner.backend().health(static_cast<std::size_t>(device->local_id()));
     if (health.ok()) continue;
     return Status(StatusCode::kDataLoss,
-                  "compile_and_load failed: the compiler takes all devices of the client at its "
+                  "compile_and_load failed: the compiler takes the devices of the client at its "
                   "first program, and " +
                       device->name() +
                       " is lost. Close the client and make one without it (option " +
@@ -66,11 +77,11 @@ Ref<pjrt::Client> start_plugin(const std::shared_ptr<const pjrt::Api>& api,
 }
 
 Ref<pjrt::Client> make_client(const std::string& library, const Client& owner,
+                              std::span<const Device* const> devices,
                               std::shared_ptr<pjrt::KeyValueStore> store) {
   const EnginePolicy& policy = platform().engine;
-  const std::size_t num_devices = owner.local_devices().size();
   std::vector<pjrt::Option> options;
-  if (policy.options) options = policy.options(facts_of(owner));
+  if (policy.options) options = policy.options(facts_of(devices));
   std::ranges::copy_if(
       owner.options().backend_options, std::back_inserter(options), [&](const pjrt::Option& given) {
         return std::ranges::find(policy.forwarded, given.name) != policy.forwarded.end();
@@ -85,17 +96,18 @@ Ref<pjrt::Client> make_client(const std::string& library, const Client& owner,
   owner.backend().engine_was_made();
   const std::string found = client->platform_name();
   if (found != policy.platform) refuse(library, "its platform is '" + found + "'.");
-  if (client->devices().size() == num_devices) return client;
+  if (client->devices().size() == devices.size()) return client;
   throw StatusError(Status(StatusCode::kInternal, "The plugin " + library + " made " +
                                                       std::to_string(client->devices().size()) +
                                                       " devices instead of " +
-                                                      std::to_string(num_devices) + ".")
+                                                      std::to_string(devices.size()) + ".")
                         .during("compile_and_load"));
 }
 
-std::vector<std::size_t> find_order(const pjrt::Client& engine, const Client& client) {
-  if (platform().engine.order) return platform().engine.order(engine, facts_of(client));
-  std::vector<std::size_t> same(client.local_devices().size());
+std::vector<std::size_t> find_order(const pjrt::Client& engine,
+                                    std::span<const Device* const> devices) {
+  if (platform().engine.order) return platform().engine.order(engine, facts_of(devices));
+  std::vector<std::size_t> same(devices.size());
   for (std::size_t i = 0; i < same.size(); ++i) same[i] = i;
   return same;
 }
@@ -115,17 +127,23 @@ std::shared_ptr<const pjrt::Api> load_engine(const std::string& library) {
 }
 
 Engine::Engine(const std::string& library, const Client& client,
-               std::shared_ptr<pjrt::KeyValueStore> store)
-    : client_(make_client(library, client, std::move(store))),
-      engine_of_(find_order(*client_, client)),
-      local_of_(engine_of_.size()) {
-  for (std::size_t i = 0; i < engine_of_.size(); ++i) local_of_[engine_of_[i]] = i;
+               std::shared_ptr<pjrt::KeyValueStore> store) {
+  const std::vector<const Device*> devices = usable_devices(client, store != nullptr);
+  client_ = make_client(library, client, devices, std::move(store));
+  const std::vector<std::size_t> order = find_order(*client_, devices);
+  engine_of_.assign(client.local_devices().size(), kNone);
+  local_of_.resize(devices.size());
+  for (std::size_t i = 0; i < devices.size(); ++i) {
+    const auto local = static_cast<std::size_t>(devices[i]->local_id());
+    engine_of_[local] = order[i];
+    local_of_[order[i]] = local;
+  }
 }
 
 std::vector<std::int64_t> Engine::numbers() const {
   std::vector<std::int64_t> found;
   for (const std::size_t index : engine_of_) {
-    found.push_back(client_->id_of(client_->devices()[index]));
+    found.push_back(index == kNone ? kLost : client_->id_of(client_->devices()[index]));
   }
   return found;
 }

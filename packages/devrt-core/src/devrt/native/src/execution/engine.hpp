@@ -50,8 +50,9 @@ class Engine {
   /// Returns which device of the client one of the engine's is.
   std::size_t local_of(std::size_t device) const noexcept { return local_of_[device]; }
   /// Returns the number that the engine has for each of this process's devices, in the client's
-  /// order: assignments have those.
+  /// order: assignments have those. `kLost` for a device that was lost before the engine was made.
   std::vector<std::int64_t> numbers() const;
+  static constexpr std::int64_t kLost = -1;
   StreamOrder& streams() noexcept { return streams_; }
 
   /// Waits for what is in flight and unloads every executable; takes no more from then on.
@@ -78,8 +79,10 @@ class Engine {
   /// Waits for a buffer's data, or has the engine do it; then returns the stream that will.
   std::intptr_t await(const Buffer& buffer) const;
 
-  const Ref<pjrt::Client> client_;
-  std::vector<std::size_t> engine_of_;  // by device of the client
+  static constexpr std::size_t kNone = SIZE_MAX;
+
+  Ref<pjrt::Client> client_;
+  std::vector<std::size_t> engine_of_;  // by device of the client; kNone for one it has not
   std::vector<std::size_t> local_of_;   // by device of the engine
   LiveRegistry<Executable> executables_;
   EngineCounters counters_;
