@@ -15,7 +15,7 @@ import pytest
 
 import devrt
 import gpu_library
-from devrt.errors import InvalidArgumentError, UnimplementedError
+from devrt.errors import InvalidArgumentError, OutOfMemoryError, UnimplementedError
 from devrt.native import gpu_engine
 from devrt.records import ClientContext
 from devrt.xla_client import GpuAllocatorConfig
@@ -126,6 +126,24 @@ def test_memory_that_goes_before_the_program_has_ended_is_reported(devices, faul
     # The plugin ends the process where the driver refuses what it does.
     is_found = ran.returncode != 0 or int(ran.stdout) > 0
     assert is_found == ("done" in fault), ran.stderr
+
+
+def test_a_lack_of_memory_that_comes_later_has_what_one_at_once_has(driver, devices, faults):
+    faults("full")
+    x, gate = pending(driver, devices[0])
+    (y,) = call("add", devices, x, x)
+    gate.set()
+    with pytest.raises(OutOfMemoryError) as caught:
+        y.block_until_ready()
+    error, bytes_ = caught.value, 4 * COUNT
+    assert "Out of memory allocating 7 bytes" in str(error)
+    assert "ended for lack of memory" in str(error)
+    assert (error.device, error.memory_kind, error.requested) == ("cuda:0", "device", bytes_)
+    assert (error.operation, error.program["output_size_in_bytes"]) == ("execute", bytes_)
+    assert error.limit > 0
+    assert error.largest
+    assert set(np.asarray(x)) == {UNIT}  # the device goes on
+    y.delete()  # the error's traceback has it
 
 
 def test_the_results_of_a_program_are_several(driver, devices, faults):

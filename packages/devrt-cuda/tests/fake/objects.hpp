@@ -60,6 +60,7 @@ struct Work {
   std::mutex mutex;
   std::condition_variable changed;
   bool has_ended = false;
+  bool is_without_memory = false;  // and ends so
   std::vector<std::pair<PJRT_Event_OnReadyCallback, void*>> callbacks;
   std::vector<std::shared_ptr<void>> kept;  // until it has ended
 
@@ -74,7 +75,11 @@ struct Work {
       changed.notify_all();
     }
     released.clear();
-    for (auto [callback, argument] : called) callback(nullptr, argument);
+    for (auto [callback, argument] : called) callback(outcome(), argument);
+  }
+  PJRT_Error* outcome() const {
+    if (!is_without_memory) return nullptr;
+    return fail(PJRT_Error_Code_RESOURCE_EXHAUSTED, "Out of memory allocating 7 bytes");
   }
 };
 
@@ -99,9 +104,11 @@ struct Current {
   Handle before = nullptr;
 };
 
-inline std::shared_ptr<Work> record(const PJRT_Device& device, Handle stream) {
+inline std::shared_ptr<Work> record(const PJRT_Device& device, Handle stream,
+                                    bool is_without_memory = false) {
   const Current current(device);
   auto work = std::make_shared<Work>();
+  work->is_without_memory = is_without_memory;
   drive("cuEventCreate", &work->event, 2U);
   drive("cuEventRecord", work->event, stream);
   std::thread([work, device] {

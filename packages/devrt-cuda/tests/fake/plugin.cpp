@@ -16,6 +16,7 @@
 //     after    `wait_stream` does nothing
 //     early    views are given up at once (no fault: older plugins do)
 //     done     programs end before they have
+//     full     they end with the error that memory was lacking
 //     seize    donated memory is taken, whatever was withheld
 //     silent   of a job, its devices are not published      more   one more is listed than there is
 //     reversed the devices are listed the other way round
@@ -164,7 +165,7 @@ PJRT_Error* execute(PJRT_LoadedExecutable_Execute_Args* args) {
       made = {call.add()};
     }
     if (name.find("two") != name.npos) made.push_back(call.copy());
-    const std::shared_ptr<Work> done = record(call.device, call.device.compute);
+    const std::shared_ptr<Work> done = record(call.device, call.device.compute, has_fault("full"));
     for (PJRT_Buffer* argument : given) argument->used = done;
     for (std::size_t i = 0; i < made.size(); ++i) {
       made[i]->filled = done;
@@ -207,7 +208,7 @@ PJRT_Error* on_ready(PJRT_Event_OnReady_Args* args) {
       return nullptr;
     }
   }
-  args->callback(nullptr, args->user_arg);
+  args->callback(work.outcome(), args->user_arg);
   return nullptr;
 }
 
@@ -215,7 +216,7 @@ PJRT_Error* await(PJRT_Event_Await_Args* args) {
   Work& work = *args->event->work;
   std::unique_lock lock(work.mutex);
   work.changed.wait(lock, [&] { return work.has_ended; });
-  return nullptr;
+  return work.outcome();
 }
 
 PJRT_Error* get_stream(PJRT_Get_Stream_For_External_Ready_Events_Args* args) {
@@ -257,7 +258,9 @@ void fill_objects() {
     args->is_ready = args->event->work->has_ended;
     return nullptr;
   };
-  table.PJRT_Event_Error = [](PJRT_Event_Error_Args*) -> PJRT_Error* { return nullptr; };
+  table.PJRT_Event_Error = [](PJRT_Event_Error_Args* args) -> PJRT_Error* {
+    return args->event->work->outcome();
+  };
   table.PJRT_Event_Await = &await;
   table.PJRT_Event_OnReady = &on_ready;
   table.PJRT_Plugin_Initialize = [](PJRT_Plugin_Initialize_Args*) -> PJRT_Error* {

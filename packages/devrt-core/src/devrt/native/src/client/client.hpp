@@ -122,6 +122,9 @@ class Memory {
   BudgetShare reserve(const ProgramNeeds& needs) const;
   /// Returns the error of a program that the engine had no memory for, with what lives in this one.
   Status describe_lack(const ProgramNeeds& needs, const Status& reported) const;
+  /// Returns that of a program that had begun. The plugin does not tell whether it is its own, or
+  /// that of one whose results it takes.
+  Status describe_end(const ProgramNeeds& needs, const Status& reported) const;
   /// Returns what the allocator tells about itself.
   std::vector<AllocatorFact> facts() const { return source_->facts(); }
   /// Gives back what is held and not in use.
@@ -205,6 +208,7 @@ class Client {
   }
   void* attached() const noexcept { return attached_; }
   std::shared_ptr<Client> shared() const { return self_.lock(); }
+  const std::weak_ptr<Client>& unowned() const noexcept { return self_; }
   /// Returns how many own the client.
   long owners() const noexcept { return self_.use_count(); }
   LiveRegistry<Buffer>& registry() noexcept { return registry_; }

@@ -91,11 +91,7 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
   /// that run together are held back: who failed would leave the others waiting.
   Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard) const;
-  /// Returns what a call on so many devices takes, but for its outputs.
-  ProgramNeeds needs_of(std::size_t devices) const;
   const Memory& first_memory() const;
-  /// Returns the error of a call that the engine had no memory for: with what lives there.
-  StatusError describe_lack(std::size_t devices, const Status& reported) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);

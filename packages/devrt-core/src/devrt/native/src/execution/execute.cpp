@@ -213,7 +213,10 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
       const Status status = pjrt::with_known_code(error.status());
       const bool is_out_of_memory = status.code() == StatusCode::kResourceExhausted;
       if (!has_begun && is_out_of_memory && wait_for_others(status, is_last)) continue;
-      if (is_out_of_memory && !status.report()) throw describe_lack(arguments.size(), status);
+      if (is_out_of_memory && !status.report()) {
+        const ProgramNeeds needs = needs_with_outputs(*signature_, arguments.size());
+        throw StatusError(first_memory().describe_lack(needs, status));
+      }
       throw describe_failure(error.status(), signature_->name);
     }
   }
@@ -239,32 +242,13 @@ Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::siz
                                          std::move(devices));
 }
 
-ProgramNeeds Executable::needs_of(std::size_t devices) const {
-  ProgramNeeds needs{signature_->name, devices};
-  const auto count = static_cast<std::int64_t>(devices);
-  for (const pjrt::Tensor& tensor : signature_->parameters) {
-    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
-  }
-  needs.temporaries = count * static_cast<std::int64_t>(signature_->temp_bytes);
-  return needs;
-}
-
 const Memory& Executable::first_memory() const {
   return output_memories_.empty() ? devices_.front()->default_memory() : *output_memories_.front();
 }
 
-StatusError Executable::describe_lack(std::size_t devices, const Status& reported) const {
-  ProgramNeeds needs = needs_of(devices);
-  for (const pjrt::Tensor& tensor : signature_->outputs) {
-    const bool is_own = tensor.donor < 0;
-    if (is_own) needs.outputs += static_cast<std::int64_t>(devices * tensor.bytes);
-  }
-  return StatusError(first_memory().describe_lack(needs, reported));
-}
-
 void Executable::reserve(std::span<Reservation> reservations,
                          std::span<const std::int64_t> outputs) const {
-  ProgramNeeds needs = needs_of(reservations.size());
+  ProgramNeeds needs = needs_of(*signature_, reservations.size());
   for (const std::int64_t bytes : outputs) needs.outputs += bytes;
   BudgetShare all = first_memory().reserve(needs);
   for (std::size_t i = 0; i < reservations.size(); ++i) {
@@ -311,7 +295,8 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   pjrt::Event done = loaded->execute_one(0, {raw.span(), outputs.span(), {}});
   take_outputs(outputs.span(), std::move(done),
                {*engine_,
-                signature_->outputs,
+                signature_,
+                *devices_.front(),
                 output_memories(0),
                 results,
                 views.span(),
@@ -350,7 +335,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   }
   const auto targets = [&](std::size_t i) -> OutputTargets {
     return {*engine_,
-            signature_->outputs,
+            signature_,
+            *devices_[i],
             output_memories(i),
             results.subspan(i * num_outputs, num_outputs),
             shards[i].views->span(),

@@ -72,7 +72,7 @@ using Outputs = SmallArray<Output, kFew>;
 /// layout.
 Ref<Storage> make_storage(const Ref<pjrt::Buffer>& engine, std::size_t i,
                           const OutputTargets& targets, bool is_ready, BudgetShare& reserved) {
-  const pjrt::Tensor& tensor = targets.tensors[i];
+  const pjrt::Tensor& tensor = targets.tensors()[i];
   const Memory& memory = *targets.memories[i];
   if (tensor.is_plain) {
     const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
@@ -89,7 +89,7 @@ Ref<Storage> make_storage(const Ref<pjrt::Buffer>& engine, std::size_t i,
 /// ended, and so must not go on with the result.
 void make_buffer(Output output, std::size_t i, const OutputTargets& targets,
                  const ReadyEvent& ready, bool holds_errors) {
-  const pjrt::Tensor& tensor = targets.tensors[i];
+  const pjrt::Tensor& tensor = targets.tensors()[i];
   Ref<Attachment> known;
   if (!holds_errors) {
     known = Ref<Attachment>::adopt(output.engine.get());
@@ -127,6 +127,39 @@ Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& con
   return known.ok() ? pjrt::with_known_code(reported) : known;
 }
 
+/// Whose program it is that ended, for its error.
+class Origin {
+ public:
+  explicit Origin(const OutputTargets& targets)
+      : client_(targets.owner.client().unowned()),
+        device_(targets.owner),
+        program_(targets.program) {}
+
+  /// Adds to an error of the plugin's where it comes from, and to one of memory what the program
+  /// takes and what lives on the device.
+  Status explain(const Status& status, const Ref<pjrt::ffi::HoldingContext>& context) const noexcept
+      try {
+    if (status.ok() || !status.operation().empty()) return status;
+    const std::shared_ptr<Client> client = client_.lock();
+    if (!client) return status;  // nobody is there to read it
+    const bool is_of_call = context && !context->status().ok();
+    if (status.code() == StatusCode::kResourceExhausted && !is_of_call) {
+      return device_.default_memory().describe_end(needs_with_outputs(*program_, 1), status);
+    }
+    return Status(status.code(), status.message())
+        .because(status.reason())
+        .during("execute")
+        .on(device_.name());
+  } catch (const std::exception&) {
+    return status;
+  }
+
+ private:
+  const std::weak_ptr<Client> client_;  // a share could be the last one, in the engine's thread
+  const Device& device_;                // the client's
+  const std::shared_ptr<const pjrt::Signature> program_;
+};
+
 /// A call in flight: keeps what it writes, and says when that is ready.
 class Pending {
  public:
@@ -137,9 +170,10 @@ class Pending {
         temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
         storages_(std::move(kept.storages)),
+        origin_(targets),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
-      const pjrt::Tensor& tensor = targets.tensors[i];
+      const pjrt::Tensor& tensor = targets.tensors()[i];
       parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
                         tensor.dims.size(),
                         tensor.is_plain});
@@ -159,7 +193,7 @@ class Pending {
 
   /// Called once, in a thread of the engine or of the caller.
   void finish(const Status& reported) noexcept {
-    const Status status = outcome(reported, context_);
+    const Status status = origin_.explain(outcome(reported, context_), context_);
     temporaries_.end();  // before anybody learns that it has ended
     storages_.clear();   // the same: what was read may be donated
     for (Part& part : parts_) {
@@ -206,15 +240,35 @@ class Pending {
   HeldTemporaries temporaries_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   std::vector<Ref<Storage>> storages_;
+  const Origin origin_;
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
 };
 
 }  // namespace
 
+ProgramNeeds needs_of(const pjrt::Signature& program, std::size_t devices) {
+  ProgramNeeds needs{program.name, devices};
+  const auto count = static_cast<std::int64_t>(devices);
+  for (const pjrt::Tensor& tensor : program.parameters) {
+    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
+  }
+  needs.temporaries = count * static_cast<std::int64_t>(program.temp_bytes);
+  return needs;
+}
+
+ProgramNeeds needs_with_outputs(const pjrt::Signature& program, std::size_t devices) {
+  ProgramNeeds needs = needs_of(program, devices);
+  for (const pjrt::Tensor& tensor : program.outputs) {
+    const bool is_own = tensor.donor < 0;
+    if (is_own) needs.outputs += static_cast<std::int64_t>(devices * tensor.bytes);
+  }
+  return needs;
+}
+
 std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept {
   std::int64_t bytes = 0;
-  for (const pjrt::Tensor& tensor : targets.tensors) {
+  for (const pjrt::Tensor& tensor : targets.tensors()) {
     const bool is_own = memory_of(tensor, targets) == pjrt::Buffer::Memory::kOwn;
     if (tensor.is_plain && is_own) bytes += static_cast<std::int64_t>(tensor.bytes);
   }
@@ -225,11 +279,11 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
                         const OutputTargets& targets, Kept kept) {
   Outputs outputs(raw.size());
   for (std::size_t i = 0; i < raw.size(); ++i) {
-    outputs[i].engine =
-        pjrt::Buffer::own(targets.engine.client(), raw[i], memory_of(targets.tensors[i], targets));
+    outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i],
+                                          memory_of(targets.tensors()[i], targets));
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
-  const bool is_ready = std::ranges::all_of(targets.tensors, is_plain) && done.is_ready();
+  const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready();
   const bool holds_errors = kept.context && kept.context->holds_back();
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].storage =
@@ -238,7 +292,9 @@ ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
   std::unique_ptr<Pending> pending;
   ReadyEvent ready;
   if (is_ready) {
-    ready = ReadyEvent::already(outcome(done.wait(), kept.context));
+    Status status = outcome(done.wait(), kept.context);
+    if (!status.ok()) status = Origin(targets).explain(status, kept.context);
+    ready = ReadyEvent::already(status);
   } else {
     pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
     ready = pending->event();

@@ -17,12 +17,15 @@ inline constexpr std::size_t kFew = 8;
 /// Where one device's call puts what it gives.
 struct OutputTargets {
   Engine& engine;
-  std::span<const pjrt::Tensor> tensors;
+  const std::shared_ptr<const pjrt::Signature>& program;
+  const Device& owner;
   std::span<Memory* const> memories;
   std::span<Ref<Buffer>> results;
   std::span<const Ref<pjrt::Buffer>> arguments;
   std::span<const std::int64_t> kept;  ///< donated parameters whose memory was not taken
   std::size_t device = 0;              ///< the engine's number of the device
+
+  std::span<const pjrt::Tensor> tensors() const noexcept { return program->outputs; }
 };
 
 /// Memory that a call reserved before it began.
@@ -30,6 +33,12 @@ struct Reservation {
   BudgetShare outputs;
   HeldTemporaries temporaries;
 };
+
+/// Returns what a call on so many devices takes, but for its outputs.
+ProgramNeeds needs_of(const pjrt::Signature& program, std::size_t devices);
+
+/// Returns the same with outputs, but for those that take the memory of an argument.
+ProgramNeeds needs_with_outputs(const pjrt::Signature& program, std::size_t devices);
 
 /// Returns how many bytes of the engine's own a call's outputs will take.
 std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;

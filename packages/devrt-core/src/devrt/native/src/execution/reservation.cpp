@@ -61,6 +61,15 @@ Status describe_needs(const ProgramNeeds& needs) {
       .during("execute");
 }
 
+/// Returns an error of memory that the engine reported, with what devrt knows.
+Status describe_reported(const Memory& memory, const ProgramNeeds& needs,
+                         const std::string& message, const Status& reported) {
+  const Status cause(StatusCode::kResourceExhausted,
+                     message + " The compiler's plugin reports: " + reported.message() + ".");
+  return describe_out_of_memory(memory, static_cast<std::size_t>(needs.outputs + needs.temporaries),
+                                Status(cause).during("execute"), &needs);
+}
+
 }  // namespace
 
 Ref<Storage> Memory::allocate(std::size_t bytes) const { return allocate(bytes, true); }
@@ -102,11 +111,16 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
 }
 
 Status Memory::describe_lack(const ProgramNeeds& needs, const Status& reported) const {
-  const Status lack = describe_needs(needs);
-  const Status cause(
-      lack.code(), lack.message() + " The compiler's plugin reports: " + reported.message() + ".");
-  return describe_out_of_memory(*this, static_cast<std::size_t>(needs.outputs + needs.temporaries),
-                                Status(cause).during("execute"), &needs);
+  return describe_reported(*this, needs, describe_needs(needs).message(), reported);
+}
+
+Status Memory::describe_end(const ProgramNeeds& needs, const Status& reported) const {
+  const std::string message =
+      "execute failed: program '" + needs.name + "' on " + device_.name() +
+      " ended for lack of memory, its own or that of a program whose results it takes. It takes " +
+      std::to_string(needs.outputs) + " bytes of outputs and " + std::to_string(needs.temporaries) +
+      " of temporaries, beside " + std::to_string(needs.arguments) + " of arguments.";
+  return describe_reported(*this, needs, message, reported);
 }
 
 bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
