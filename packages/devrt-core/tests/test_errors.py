@@ -125,6 +125,22 @@ def test_an_unknown_reason_leaves_the_code_to_decide():
     assert type(from_status(13, "text", reason="other")) is errors.InternalError
 
 
+@pytest.mark.parametrize(
+    ("code", "text", "cls"),
+    [
+        (9, "custom call 'f' raised DeletedError: gone", errors.DeletedError),
+        (9, "execute failed: call 'f' (a.py:3) raised ClosedError: shut", errors.ClosedError),
+        (3, "custom call 'f' raised InvalidTypeError: no", errors.InvalidTypeError),
+        (2, "custom call 'f' raised PeerLostError: Lost: process 1.", errors.PeerLostError),
+        (13, "custom call 'f' raised DeletedError: gone", errors.InternalError),
+        (13, "custom call 'f' raised TheirError: x raised ClosedError: y", errors.InternalError),
+        (9, "custom call 'f' raised TheirError: gone", DevrtError),
+    ],
+)
+def test_the_class_that_a_function_in_a_program_raised_is_that_of_the_program(code, text, cls):
+    assert type(from_status(code, text)) is cls
+
+
 @pytest.mark.parametrize("code", [17, 99, -1])
 def test_a_status_of_a_foreign_number_is_unknown(code):
     error = from_status(code, "text")

@@ -27,7 +27,7 @@ def shown(call):
     try:
         print(np.asarray(call()).tolist())
     except DevrtError as error:
-        print(error)
+        print(type(error).__name__, error.operation, error.device, error)
 """
 
 REFUSED = """
@@ -44,6 +44,12 @@ y = calling(wait)(x)
 later.append(x + 1)
 started.set()
 shown(lambda: y)
+"""
+
+OWN = """
+deleted = devrt.device_put(np.ones(4, np.float32), second)
+deleted.delete()
+shown(lambda: calling(lambda v: np.asarray(deleted))(x))
 """
 
 OTHERS = """
@@ -71,6 +77,8 @@ def printed(program):
 
 def test_a_program_on_the_device_that_calls_is_refused():
     refusal, result = printed(REFUSED)
+    assert refusal.startswith("DevrtError execute cuda:0 custom call 'devrt_host_call' (<string>:")
+    assert refusal.count("raised") == refusal.count("execute failed") == 1
     assert "cuda:0 calls" in refusal
     assert "Compute with NumPy" in refusal
     assert result == str([2.0] * 4)
@@ -80,6 +88,11 @@ def test_a_result_of_a_later_program_is_not_waited_for():
     (refusal,) = printed(LATER)
     assert "block_until_ready failed" in refusal
     assert "cuda:0" in refusal
+
+
+def test_an_error_of_devrt_in_a_function_has_its_class():
+    (error,) = printed(OWN)
+    assert error.startswith("DeletedError execute cuda:0 custom call")
 
 
 def test_another_device_and_copies_may_be_used():

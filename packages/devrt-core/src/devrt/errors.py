@@ -325,7 +325,16 @@ _BY_REASON: dict[str, type[DevrtError]] = {
 }
 
 
-_LOSS = "raised PeerLostError: "
+_BY_NAME = {cls.__name__: cls for cls in (*_BY_CODE.values(), *_BY_REASON.values())}
+
+
+def _raised_class(message: str, status: StatusCode) -> type[DevrtError] | None:
+    """Return the first class that a text names as raised, and that is one of this status."""
+    for text in message.split(" raised ")[1:]:
+        cls = _BY_NAME.get(text.partition(":")[0])
+        if cls is PeerLostError or (cls and cls.default_code == status):
+            return cls
+    return None
 
 
 def _lost_processes(message: str) -> tuple[int, ...]:
@@ -357,8 +366,8 @@ def from_status(code: int, message: str, /, *, reason: str = "", **data: Any) ->
     known = code in StatusCode._value2member_map_  # a foreign runtime may number its own
     status = StatusCode(code) if known else StatusCode.UNKNOWN
     cls = _BY_REASON.get(reason) or _BY_CODE.get(status, DevrtError)
-    if _LOSS in message:  # a function of Python raised it in a program, of which this is the text
-        cls = PeerLostError
+    # A function of Python raised it in a program, of which this is the text.
+    cls = _raised_class(message, status) or cls
     if cls is PeerLostError:
         data["processes"] = _lost_processes(message)
     return cls(message, code=status, **{k: v for k, v in data.items() if v != ""})

@@ -5,7 +5,7 @@ import ctypes
 import numpy as np
 import pytest
 
-from devrt import errors
+from devrt import dtypes, errors
 from devrt.compiling.custom_call_registry import CustomCallRegistry, code_of, dtype_of
 from devrt.contract import RawBuffer
 from support import together
@@ -95,6 +95,16 @@ def test_an_error_of_a_backend_comes_without_a_place(registry, register):
     register("name", call)
     _, message = registry.answer(0, lambda: ([], [], {}, 0))
     assert message == "custom call 'name' raised PeerLostError: process 1 is lost"
+
+
+def test_an_error_of_devrt_has_the_line_of_the_function(registry, register):
+    def call():
+        dtypes.by_name("none")
+
+    register("name", call)
+    _, message = registry.answer(0, lambda: ([], [], {}, 0))
+    line = call.__code__.co_firstlineno + 1
+    assert message.startswith(f"custom call 'name' ({__file__}:{line}) raised Invalid")
 
 
 def test_an_error_that_cannot_say_what_it_is_is_an_answer_too(registry, register):

@@ -201,6 +201,7 @@ class Handler:
 
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+_LIBRARY = os.path.dirname(os.__file__) + os.sep
 _BITS = {element.code: element.bits for element in dtypes.ELEMENT_TYPES}
 
 
@@ -259,15 +260,25 @@ def _fill(at: int, value: object, result: RawBuffer) -> None:
 
 
 def _place_of(error: BaseException) -> str:
-    """Return the line that raised, unless it is devrt's own or the error tells a lost process."""
-    at = error.__traceback__
-    while at is not None and at.tb_next is not None:
+    """Return the line that raised; of an error of devrt's own the caller's, if there is one.
+
+    None for an error of what devrt itself calls for a program, as that which tells a lost process.
+    """
+    frames = _frames(error)
+    if not frames or isinstance(error, PeerLostError):
+        return ""
+    if frames[-1][0].startswith(_OWN):
+        frames = [frame for frame in frames if not frame[0].startswith((_OWN, _LIBRARY))][:1]
+    return f" ({frames[-1][0]}:{frames[-1][1]})" if frames else ""
+
+
+def _frames(error: BaseException) -> list[tuple[str, int]]:
+    """Return the files and lines that an error came through, the outermost first."""
+    found, at = [], error.__traceback__
+    while at is not None:
+        found.append((at.tb_frame.f_code.co_filename, at.tb_lineno))
         at = at.tb_next
-    if at is None or isinstance(error, PeerLostError):
-        return ""
-    if at.tb_frame.f_code.co_filename.startswith(_OWN):
-        return ""
-    return f" ({at.tb_frame.f_code.co_filename}:{at.tb_lineno})"
+    return found
 
 
 def code_of(error: BaseException) -> StatusCode:
