@@ -7,9 +7,12 @@ import subprocess
 import sys
 import textwrap
 
+import numpy as np
 import pytest
 
+from devrt import xla_client
 from devrt.runtime import Runtime, set_default_runtime
+from devrt.sharding import Mesh
 
 JOIN = """
 import json, sys
@@ -53,6 +56,18 @@ assert me == MPI.COMM_WORLD.rank
 def mpi_head():
     """What a script without a job begins with."""
     return MPI_HEAD
+
+
+@pytest.fixture(scope="module")
+def client():
+    """Return a client of four devices, for what needs no job."""
+    with xla_client.make_cpu_client(num_devices=4) as made:
+        yield made
+
+
+@pytest.fixture(scope="module")
+def mesh(client):
+    return Mesh(np.array(client.devices()).reshape(2, 2), ("a", "b"))
 
 
 @pytest.fixture

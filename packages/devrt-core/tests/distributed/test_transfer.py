@@ -10,7 +10,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 import devrt
-from devrt import xla_client
 from devrt.errors import (
     ClosedError,
     DeadlineExceededError,
@@ -22,7 +21,7 @@ from devrt.errors import (
 )
 from devrt.experimental import transfer
 from devrt.layout import Format, Layout
-from devrt.sharding import Mesh, NamedSharding, SingleDeviceSharding
+from devrt.sharding import NamedSharding, SingleDeviceSharding
 from devrt.sharding import PartitionSpec as P
 
 DTYPES = [
@@ -31,17 +30,6 @@ DTYPES = [
     np.dtype(ml_dtypes.float8_e4m3fn),
 ]
 SPECS = [P(), P("a"), P(None, "b"), P("b", "a"), P(("a", "b")), P("a", "b")]
-
-
-@pytest.fixture(scope="module")
-def client():
-    with xla_client.make_cpu_client(num_devices=4) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def mesh(client):
-    return Mesh(np.array(client.devices()).reshape(2, 2), ("a", "b"))
 
 
 @pytest.fixture(scope="module")

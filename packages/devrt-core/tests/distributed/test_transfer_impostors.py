@@ -1,43 +1,15 @@
 """Servers of transfers that do not keep to the protocol, or are slow: errors of the pull."""
 
 import contextlib
-import json
 import socket
-import struct
 import threading
 import time
 
-import numpy as np
 import pytest
 
-import devrt
-from devrt import xla_client
 from devrt.errors import DeadlineExceededError, DistributedError
 from devrt.experimental import transfer
-
-HEADER = struct.Struct("!BIQ")
-X = devrt.ShapeDtypeStruct((2, 3), np.float64)
-
-
-@pytest.fixture(scope="module")
-def client():
-    with xla_client.make_cpu_client(num_devices=1) as made:
-        yield made
-
-
-def message(number, record, count=0):
-    words = record if isinstance(record, bytes) else json.dumps(record).encode()
-    return HEADER.pack(number, len(words), count) + words
-
-
-def _exactly(connection, size):
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
+from transfer_messages import HEADER, X, exactly, message
 
 
 class Impostor:
@@ -55,8 +27,8 @@ class Impostor:
         with peer:
             for data in self._answers:
                 try:
-                    _, size, _ = HEADER.unpack(_exactly(peer, HEADER.size))
-                    _exactly(peer, size)
+                    _, size, _ = HEADER.unpack(exactly(peer, HEADER.size))
+                    exactly(peer, size)
                 except (EOFError, OSError):
                     return
                 peer.sendall(data)

@@ -3,7 +3,6 @@
 import contextlib
 import json
 import socket
-import struct
 import time
 from pathlib import Path
 
@@ -14,19 +13,10 @@ from hypothesis import strategies as st
 
 import devrt
 from certificates import certificates
-from devrt import xla_client
 from devrt.distributed.transfer.frames import PROTOCOL, Op
 from devrt.errors import StatusCode
 from devrt.experimental import transfer
-
-HEADER = struct.Struct("!BIQ")
-X = devrt.ShapeDtypeStruct((2, 3), np.float64)
-
-
-@pytest.fixture(scope="module")
-def client():
-    with xla_client.make_cpu_client(num_devices=1) as made:
-        yield made
+from transfer_messages import HEADER, exactly, message
 
 
 @pytest.fixture
@@ -48,29 +38,14 @@ def connected(server):
     return made
 
 
-def message(number, record, count=0):
-    words = record if isinstance(record, bytes) else json.dumps(record).encode()
-    return HEADER.pack(number, len(words), count) + words
-
-
 def answer(connection):
     """Return the status and the record of an answer; None where the connection ended."""
     try:
-        head = _exactly(connection, HEADER.size)
+        head = exactly(connection, HEADER.size)
         number, size, count = HEADER.unpack(head)
-        return number, json.loads(_exactly(connection, size)), _exactly(connection, count)
+        return number, json.loads(exactly(connection, size)), exactly(connection, count)
     except (EOFError, ConnectionError):
         return None
-
-
-def _exactly(connection, size):
-    data = b""
-    while len(data) < size:
-        more = connection.recv(size - len(data))
-        if not more:
-            raise EOFError
-        data += more
-    return data
 
 
 HELLO = message(Op.HELLO, {"protocol": PROTOCOL, "token": "t"})

@@ -1,5 +1,6 @@
 """Transfer servers: where they listen, what they bound, and when they end."""
 
+import contextlib
 import threading
 from concurrent.futures import ThreadPoolExecutor
 
@@ -19,19 +20,8 @@ from devrt.errors import (
     StatusCode,
 )
 from devrt.experimental import transfer
-from devrt.sharding import Mesh, NamedSharding
+from devrt.sharding import NamedSharding
 from devrt.sharding import PartitionSpec as P
-
-
-@pytest.fixture(scope="module")
-def client():
-    with xla_client.make_cpu_client(num_devices=4) as made:
-        yield made
-
-
-@pytest.fixture(scope="module")
-def mesh(client):
-    return Mesh(np.array(client.devices()).reshape(2, 2), ("a", "b"))
 
 
 def put(client, value):
@@ -79,23 +69,26 @@ def test_an_address_that_is_taken_and_one_that_others_reach(client):
         transfer.start_transfer_server(client, verify_secure_credentials=True)
 
 
-def test_further_addresses_carry_the_elements(client):
+@contextlib.contextmanager
+def on_three_addresses(client):
+    """Yield a server, a connection to it, and an array that it offers and that takes all three."""
     further = ["127.0.0.1:0"] * 2
     server = transfer.start_transfer_server(client, "127.0.0.1:0", further)
     with server, server.connect(server.address()) as connection:
         x = put(client, np.arange(3 << 20))
         server.await_pull(1, x)
+        yield server, connection, x
+
+
+def test_further_addresses_carry_the_elements(client):
+    with on_three_addresses(client) as (_, connection, x):
         np.testing.assert_array_equal(np.asarray(connection.pull(1, x)), np.asarray(x))
         used = {address for address, streams in connection._peer._idle.items() if streams}
     assert len(used) == 3
 
 
 def test_an_address_that_cannot_be_reached_keeps_no_connection(client):
-    further = ["127.0.0.1:0"] * 2
-    server = transfer.start_transfer_server(client, "127.0.0.1:0", further)
-    with server, server.connect(server.address()) as connection:
-        x = put(client, np.arange(3 << 20))
-        server.await_pull(1, x)
+    with on_three_addresses(client) as (server, connection, x):
         server._server._listeners[-1].close()
         for _ in range(2):
             with pytest.raises(PeerLostError):
