@@ -76,17 +76,19 @@ def test_all_is_here(tmp_path, version, shown):
 
 
 PROGRAM = """
+import sys
 import devrt
 
-devrt.config.update("cuda_mock", "3")
-print(len(devrt.devices("cuda")))
+platform = sys.argv[1]
+devrt.config.update(f"{platform}_mock", "3")
+print(len(devrt.devices(platform)))
 with devrt.Runtime() as other:
-    print(len(other.decide("cuda").usable))
+    print(len(other.decide(platform).usable))
 """
 
 
-def test_simulated_devices_that_a_call_asks_for_need_nothing():
-    command = [sys.executable, "-W", "ignore", "-c", PROGRAM]
+def test_simulated_devices_that_a_call_asks_for_need_nothing(vendor):
+    command = [sys.executable, "-W", "ignore", "-c", PROGRAM, vendor.platform]
     done = subprocess.run(command, capture_output=True, text=True, timeout=60, check=True)
     assert done.stdout.split() == ["3", "0"]  # another runtime has a configuration of its own
 
