@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 import abc
-import functools
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from devrt._support import caches
 from devrt.contract.buffer import Buffer, HostBufferSemantics
+from devrt.contract.closing import Closing
 from devrt.contract.members import Contract
 from devrt.contract.transfers import BatchedTransfers
 
@@ -25,7 +24,7 @@ if TYPE_CHECKING:
 __all__ = ["Client"]
 
 
-class Client(BatchedTransfers, metaclass=Contract):
+class Client(Closing, BatchedTransfers, metaclass=Contract):
     """A live connection to a platform: owns its devices, memories, buffers and executables.
 
     All members may be called from any thread. Those that wait release the GIL.
@@ -44,11 +43,6 @@ class Client(BatchedTransfers, metaclass=Contract):
         What can be counted on, for callers to ask before they use it; by default what the client
         shows of itself. One that does more says so: ``Capabilities.of(self, donation=True)``.
     """
-
-    def __init_subclass__(cls, **given: Any) -> None:
-        super().__init_subclass__(**given)
-        if "close" in vars(cls):
-            cls.close = _forgotten_after(cls.close)  # type: ignore[assignment, method-assign]
 
     @property
     @abc.abstractmethod
@@ -397,17 +391,6 @@ class Client(BatchedTransfers, metaclass=Contract):
     @abc.abstractmethod
     def is_closed(self) -> bool:
         """Whether `close` was called."""
-
-
-def _forgotten_after(close: Callable[[Client], None]) -> Callable[[Client], None]:
-    """Return a ``close`` that ends with devrt's programs of the client: they would keep it."""
-
-    @functools.wraps(close)
-    def close_and_forget(client: Client) -> None:
-        close(client)
-        caches.forget_closed()
-
-    return close_and_forget
 
 
 def _unimplemented(client: Client, operation: str, why: str) -> NoReturn:
