@@ -46,6 +46,8 @@ void await_soon(const Condition& condition) {
 Ref<Buffer> page_locked(Client& client) {
   Ref<Buffer> made = put(client, memory_of(client, 0, "pinned_host"), counting(kCount));
   raise_if_error(made->ready().wait());
+  // As long as the thread that filled it is there, it begins the copy, too, maybe behind the gate.
+  await_soon([&] { return client.local_devices()[0]->queue().is_idle(); });
   return made;
 }
 
@@ -125,8 +127,6 @@ void import(Client& client) {
 void lend(Client& client) {
   const Library library;
   const Ref<Buffer> pinned = page_locked(client);
-  // As long as the thread that filled it is there, it begins the copy, too.
-  await_soon([&] { return client.local_devices()[0]->queue().is_idle(); });
   Gate gate(copying_stream(client));
   Ref<Buffer> x = client.copy(*pinned, memory_of(client), false);
   const std::shared_ptr<OtherStream> consumer = library.seen_by(client);
