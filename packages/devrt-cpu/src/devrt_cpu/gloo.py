@@ -51,6 +51,19 @@ class _Error(ctypes.Structure):
     _fields_ = [("text", ctypes.c_char_p), ("size", ctypes.c_size_t)]
 
 
+_int, _pointer, _size = ctypes.c_int, ctypes.c_void_p, ctypes.c_size_t
+_PARAMETERS: dict[str, list[Any]] = {
+    "connect": [_int, _int, ctypes.c_char_p, ctypes.c_int64, ctypes.POINTER(_Store),
+                ctypes.POINTER(_pointer)],
+    "all_reduce": [_pointer, _pointer, _size, ctypes.c_char, ctypes.c_char],
+    "all_gather": [_pointer, _pointer, _size, _pointer],
+    "all_to_all": [_pointer, _pointer, _size, _pointer],
+    "broadcast": [_pointer, _pointer, _size, _int],
+    "exchange": [_pointer, _pointer, _int, _pointer, _int, _size, ctypes.c_uint32],
+}  # fmt: skip
+"""Of the functions in collectives.h, but for where the words of an error go, which all have last."""
+
+
 def probe() -> ProbeResult:
     """Say whether the library was built and can be opened."""
     path = _path()
@@ -103,6 +116,8 @@ class GlooCollectives(HostCollectives):
     ) -> None:
         super().__init__(rank, size, checks)
         self._native = _library(_path() or _LIBRARY)
+        self._words = ctypes.create_string_buffer(_ERROR_BYTES)  # of the operation under way
+        self._error = _Error(ctypes.cast(self._words, ctypes.c_char_p), _ERROR_BYTES)
         self._group = ctypes.c_void_p()
         self._end_lock = threading.Lock()
         milliseconds = max(1, round(timeout * 1000))
@@ -113,7 +128,7 @@ class GlooCollectives(HostCollectives):
                 rank,
                 size,
                 host.encode(),
-                ctypes.c_int64(milliseconds),
+                milliseconds,
                 ctypes.byref(keys.functions),
                 ctypes.byref(self._group),
             )
@@ -131,33 +146,27 @@ class GlooCollectives(HostCollectives):
     def reduce_in_place(self, x: Array, op: str) -> None:
         """Reduce around a ring, where this rank's numbers are."""
         if x.size:
-            self._run(
-                "all_reduce",
-                x.ctypes,
-                ctypes.c_size_t(x.size),
-                ctypes.c_char(x.dtype.char.encode()),
-                ctypes.c_char(_OPERATIONS[op]),
-            )
+            self._run("all_reduce", x.ctypes.data, x.size, x.dtype.char.encode(), _OPERATIONS[op])
 
     def gather_bytes(self, x: Array) -> Array:
         """Return the bytes of all ranks, one row for each."""
         out = np.empty((self._size, x.size), np.uint8)
         if x.size:
-            self._run("all_gather", x.ctypes, ctypes.c_size_t(x.size), out.ctypes)
+            self._run("all_gather", x.ctypes.data, x.size, out.ctypes.data)
         return out
 
     def exchange_bytes(self, rows: Array) -> Array:
         """Send row ``j`` to rank ``j``."""
         out = np.empty_like(rows)
         if rows.size:
-            self._run("all_to_all", rows.ctypes, ctypes.c_size_t(rows.shape[1]), out.ctypes)
+            self._run("all_to_all", rows.ctypes.data, rows.shape[1], out.ctypes.data)
         return out
 
     def broadcast_bytes(self, x: Array, root: int) -> Array:
         """Return the bytes of one rank."""
         out = x.copy()
         if out.size:
-            self._run("broadcast", out.ctypes, ctypes.c_size_t(out.size), root)
+            self._run("broadcast", out.ctypes.data, out.size, root)
         return out
 
     def permute_bytes(self, x: Array, pairs: list[tuple[int, int]]) -> Array:
@@ -200,19 +209,16 @@ class GlooCollectives(HostCollectives):
             self._native.devrt_gloo_close(group)
 
     def _exchange(self, x: Array, to: int, out: Array, source: int, tag: int) -> None:
-        size = ctypes.c_size_t(x.size)
-        self._run("exchange", x.ctypes, to, out.ctypes, source, size, ctypes.c_uint32(tag))
+        self._run("exchange", x.ctypes.data, to, out.ctypes.data, source, x.size, tag)
 
     def _run(self, operation: str, *arguments: Any) -> None:
         self._call(operation, self._group, *arguments)
 
     def _call(self, operation: str, *arguments: Any) -> None:
-        words = ctypes.create_string_buffer(_ERROR_BYTES)
-        error = _Error(ctypes.cast(words, ctypes.c_char_p), _ERROR_BYTES)
         function = getattr(self._native, f"devrt_gloo_{operation}")
-        status = function(*arguments, ctypes.byref(error))
+        status = function(*arguments, self._error)
         if status:
-            raise _error(operation, status, words.value.decode(errors="replace"))
+            raise _error(operation, status, self._words.value.decode(errors="replace"))
 
 
 class _Keys:
@@ -274,6 +280,9 @@ def _path() -> str | None:
 @functools.cache
 def _library(path: str) -> ctypes.CDLL:
     library = ctypes.CDLL(path)
-    library.devrt_gloo_close.restype = None
-    library.devrt_gloo_interrupt.restype = None
+    for name, types in _PARAMETERS.items():
+        getattr(library, f"devrt_gloo_{name}").argtypes = [*types, ctypes.POINTER(_Error)]
+    for name in ("close", "interrupt"):
+        function = getattr(library, f"devrt_gloo_{name}")
+        function.argtypes, function.restype = [ctypes.c_void_p], None
     return library

@@ -9,6 +9,7 @@ from __future__ import annotations
 import contextlib
 import ctypes
 import dataclasses
+import functools
 import os
 import threading
 from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
@@ -205,6 +206,7 @@ _LIBRARY = os.path.dirname(os.__file__) + os.sep
 _BITS = {element.code: element.bits for element in dtypes.ELEMENT_TYPES}
 
 
+@functools.cache
 def dtype_of(number: int) -> np.dtype[Any]:
     """Return the dtype of one of XLA's element types.
 

@@ -6,6 +6,7 @@ serves all of them. Groups of devices that span the same processes are exchanged
 
 from __future__ import annotations
 
+import functools
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any
 
@@ -22,7 +23,7 @@ from devrt.distributed.collectives.reductions import (
 )
 from devrt.errors import UnimplementedError
 
-__all__ = ["Connect", "Plan", "exchange", "is_in_place", "processes_of", "result_shape"]
+__all__ = ["Connect", "Exchange", "Plan", "is_in_place", "result_shape"]
 
 Array = np.ndarray[Any, np.dtype[Any]]
 Arrays = Mapping[int, Array]
@@ -58,70 +59,90 @@ class Plan:
     other: int
 
 
-@record(frozen=True, slots=True)
 class _Part:
     """The groups that span the same processes, as one of these sees them."""
 
-    plan: Plan
-    processes: tuple[int, ...]
-    groups: tuple[tuple[int, ...], ...]
-    owners: Sequence[int]
-    me: int
-    peers: HostCollectives | None
+    def __init__(
+        self,
+        plan: Plan,
+        processes: tuple[int, ...],
+        groups: tuple[tuple[int, ...], ...],
+        owners: Sequence[int],
+        me: int,
+        peers: HostCollectives | None,
+    ) -> None:
+        self.plan = plan
+        self.processes = processes
+        self.groups = groups
+        self.owners = owners
+        self.peers = peers
+        self.mine = [self.members(group, me) for group in groups]
 
     def members(self, group: Sequence[int], process: int) -> list[int]:
         """Return the devices of a group that a process has."""
         return [device for device in group if self.owners[device] == process]
 
-    def mine(self, group: Sequence[int]) -> list[int]:
-        return self.members(group, self.me)
-
-    @property
+    @functools.cached_property
     def most(self) -> int:
         """How many devices a process has in a group at most: blocks are padded to it."""
         return max(len(self.members(g, p)) for g in self.groups for p in self.processes)
 
-    @property
+    @functools.cached_property
     def is_even(self) -> bool:
         """Whether every process has as many devices in each group as any other."""
         most = self.most
         return all(len(self.members(g, p)) == most for g in self.groups for p in self.processes)
 
 
-def exchange(
-    plan: Plan, given: Arrays, results: Arrays, owners: Sequence[int], me: int, connect: Connect
-) -> None:
-    """Exchange the arrays of this process's devices; every process that has some calls it.
+class Exchange:
+    """What a process does for a plan; prepared once, and run as often as a program does it.
+
+    Every process that has some of the devices makes one, and runs it as often as the others.
 
     Parameters
     ----------
     plan
         What is exchanged.
-    given, results
-        What each device of this process gives, and where its result goes.
     owners
         The process of each device.
     me
         This process.
     connect
         Returns a communicator; processes that come for several come for them in one order.
+
+    Raises
+    ------
+    UnimplementedError
+        If no processes can exchange so. What ``connect`` raises goes through.
     """
-    run = _KINDS.get(plan.kind)
-    if run is None or (plan.kind in _REDUCING and plan.op not in _REDUCTIONS):
-        msg = f"{plan.kind} {plan.op} cannot be done between processes. Use psum, pmax or pmin."
-        raise UnimplementedError(msg, operation=plan.kind)
-    for device in results:
-        if plan.kind == "collective_permute":
-            results[device][...] = 0
-    for processes, groups in _by_processes(plan, owners):
-        if me in processes:
-            peers = connect(processes) if len(processes) > 1 else None
-            run(_Part(plan, processes, groups, owners, me, peers), given, results)
 
+    def __init__(self, plan: Plan, owners: Sequence[int], me: int, connect: Connect) -> None:
+        run = _KINDS.get(plan.kind)
+        if run is None or (plan.kind in _REDUCING and plan.op not in _REDUCTIONS):
+            msg = f"{plan.kind} {plan.op} cannot be done between processes. Use psum, pmax or pmin."
+            raise UnimplementedError(msg, operation=plan.kind)
+        self._run = run
+        self._fills = plan.kind == "collective_permute"  # who gets nothing has zeros
+        self._parts = [
+            _Part(plan, of, groups, owners, me, connect(of) if len(of) > 1 else None)
+            for of, groups in _by_processes(plan, owners)
+            if me in of
+        ]
 
-def processes_of(plan: Plan, owners: Sequence[int]) -> list[tuple[int, ...]]:
-    """Return which sets of processes exchange, in the order in which each of them does."""
-    return [processes for processes, _ in _by_processes(plan, owners) if len(processes) > 1]
+    def run(self, given: Arrays, results: Arrays) -> None:
+        """Exchange what each device of this process gives; results are filled.
+
+        Parameters
+        ----------
+        given, results
+            Dense arrays, by the devices' numbers; those of a plan that is done in place may be the
+            same.
+        """
+        if self._fills:
+            for result in results.values():
+                result[...] = 0
+        for part in self._parts:
+            self._run(part, given, results)
 
 
 def result_shape(plan: Plan, shape: Sequence[int]) -> tuple[int, ...]:
@@ -172,8 +193,8 @@ def _totals(part: _Part, given: Arrays) -> list[Array]:
     """Return the reduction of each group, in the dtype that is reduced in."""
     op = _REDUCTIONS[part.plan.op]
     mine = [
-        reduced([prepared(given[device]).reshape(-1) for device in part.mine(group)], op)
-        for group in part.groups
+        reduced([prepared(given[device]).reshape(-1) for device in devices], op)
+        for devices in part.mine
     ]
     if part.peers is None:
         return mine
@@ -184,18 +205,18 @@ def _totals(part: _Part, given: Arrays) -> list[Array]:
 
 def _all_reduce(part: _Part, given: Arrays, results: Arrays) -> None:
     op = _REDUCTIONS[part.plan.op]
-    if len(part.groups) == 1 and is_native(results[part.mine(part.groups[0])[0]].dtype):
+    if len(part.groups) == 1 and is_native(results[part.mine[0][0]].dtype):
         _all_reduce_in_place(part, op, given, results)
         return
-    for group, total in zip(part.groups, _totals(part, given), strict=True):
-        for device in part.mine(group):
+    for devices, total in zip(part.mine, _totals(part, given), strict=True):
+        for device in devices:
             result = results[device]
             result[...] = finished(total, result.dtype, op, 1).reshape(result.shape)
 
 
 def _all_reduce_in_place(part: _Part, op: str, given: Arrays, results: Arrays) -> None:
     """Reduce in the memory of a result: large arrays are copied once."""
-    first, *rest = part.mine(part.groups[0])
+    first, *rest = part.mine[0]
     total = results[first]
     reduce_into(total, [given[device] for device in (first, *rest)], op)
     if part.peers is not None:
@@ -209,8 +230,9 @@ def _reduce_scatter(part: _Part, given: Arrays, results: Arrays) -> None:
         _reduce_scatter_even(part, part.peers, given, results)
         return
     op, axis = _REDUCTIONS[part.plan.op], part.plan.axis
-    for group, total in zip(part.groups, _totals(part, given), strict=True):
-        for device in part.mine(group):
+    totals = zip(part.groups, part.mine, _totals(part, given), strict=True)
+    for group, devices, total in totals:
+        for device in devices:
             result = results[device]
             whole = finished(total, result.dtype, op, 1).reshape(given[device].shape)
             result[...] = np.split(whole, len(group), axis)[group.index(device)]
@@ -224,7 +246,7 @@ def _reduce_scatter_even(
     count = len(part.groups)
     sent: Array | None = None
     for number, group in enumerate(part.groups):
-        total = reduced([prepared(given[device]) for device in part.mine(group)], op)
+        total = reduced([prepared(given[device]) for device in part.mine[number]], op)
         pieces = np.split(total, len(group), axis)
         if sent is None:
             shape = (len(part.processes), count, part.most, *pieces[0].shape)
@@ -233,8 +255,8 @@ def _reduce_scatter_even(
             rank, at = _place(part, group, device)
             sent[rank, number, at] = piece
     found = peers.reduce_scatter([sent], op)[0]
-    for number, group in enumerate(part.groups):
-        for at, device in enumerate(part.mine(group)):
+    for number, devices in enumerate(part.mine):
+        for at, device in enumerate(devices):
             result = results[device]
             result[...] = finished(found[number, at], result.dtype, op, 1)
 
@@ -247,7 +269,7 @@ def _all_gather(part: _Part, given: Arrays, results: Arrays) -> None:
     for number, group in enumerate(part.groups):
         places = [_place(part, group, device) for device in group]
         blocks = [found[rank, number, at] for rank, at in places]
-        first, *rest = part.mine(group)
+        first, *rest = part.mine[number]
         np.concatenate(blocks, part.plan.axis, out=results[first])
         for device in rest:
             results[device][...] = results[first]
@@ -255,10 +277,10 @@ def _all_gather(part: _Part, given: Arrays, results: Arrays) -> None:
 
 def _gathered(part: _Part, given: Arrays) -> Array:
     """Return all blocks, by process, group and place among the process's devices of the group."""
-    sample = given[part.mine(part.groups[0])[0]]
+    sample = given[part.mine[0][0]]
     mine = np.zeros((len(part.groups), part.most, *sample.shape), sample.dtype)
-    for number, group in enumerate(part.groups):
-        for at, device in enumerate(part.mine(group)):
+    for number, devices in enumerate(part.mine):
+        for at, device in enumerate(devices):
             mine[number, at] = given[device]
     return mine[np.newaxis] if part.peers is None else part.peers.all_gather([mine])[0]
 
@@ -273,21 +295,21 @@ def _all_to_all(part: _Part, given: Arrays, results: Arrays) -> None:
     plan, most = part.plan, part.most
     pieces = {
         device: np.split(given[device], len(group), plan.axis)
-        for group in part.groups
-        for device in part.mine(group)
+        for group, devices in zip(part.groups, part.mine, strict=True)
+        for device in devices
     }
     sample = next(iter(pieces.values()))[0]
     shape = (len(part.processes), len(part.groups), most, most, *sample.shape)
     sent = np.zeros(shape, sample.dtype)
     for number, group in enumerate(part.groups):
-        for i, device in enumerate(part.mine(group)):
+        for i, device in enumerate(part.mine[number]):
             for target, piece in zip(group, pieces[device], strict=True):
                 rank, j = _place(part, group, target)
                 sent[rank, number, i, j] = piece
     found = sent if part.peers is None else part.peers.all_to_all([sent])[0]
     for number, group in enumerate(part.groups):
         sources = [_place(part, group, device) for device in group]
-        for j, device in enumerate(part.mine(group)):
+        for j, device in enumerate(part.mine[number]):
             blocks = [found[rank, number, i, j] for rank, i in sources]
             np.concatenate(blocks, plan.other, out=results[device])
 

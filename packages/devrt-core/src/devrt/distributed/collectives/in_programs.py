@@ -23,10 +23,9 @@ import numpy as np
 from devrt._support import caches
 from devrt.distributed.agreeing import Fact, agree
 from devrt.distributed.collectives.among_devices import (
+    Exchange,
     Plan,
-    exchange,
     is_in_place,
-    processes_of,
     result_shape,
 )
 from devrt.distributed.collectives.host import HostCollectives
@@ -111,6 +110,7 @@ class ProgramDevices:
         self._lock = threading.Lock()
         self._rounds: dict[int, _Round] = {}
         self._lanes: dict[int, Lane] = {}
+        self._exchanges: dict[str, _Planned] = {}
         self.key = next(_numbers)
         _running[self.key] = self
 
@@ -149,34 +149,46 @@ class ProgramDevices:
             What the calls exchange, in the program's order, which is one for all processes.
         """
         for text in plans:
-            plan, lane = _plan(text)
-            self._lanes.setdefault(lane, Lane())
-            for processes in processes_of(plan, self._owners):
-                if self._me in processes:
-                    self._peers(processes, lane)
+            if text in self._exchanges:
+                continue
+            plan, number = _plan(text)
+            connect = functools.partial(self._peers, lane=number)
+            exchange = Exchange(plan, self._owners, self._me, connect)
+            lane = self._lanes.setdefault(number, Lane())
+            self._exchanges[text] = _Planned(plan, exchange, lane)
 
     def answer(self, call: DeviceCall, device: int) -> None:
         """Answer a call of one device: wait for the others, and exchange."""
         ticket = _number(call.arguments[1])
         given, result = _array(call.arguments[2]), _array(call.results[1])
+        if len(self.numbers) == 1:
+            planned = self._exchanges[call.attributes["plan"]]
+            planned.lane.run(lambda: planned.exchange.run({device: given}, {device: result}))
+        else:
+            self._meet(call, ticket, device, given, result)
+        _set_number(call.results[0], ticket + 1)
+
+    def _meet(
+        self, call: DeviceCall, ticket: int, device: int, given: Array, result: Array
+    ) -> None:
+        """Have the last device that comes exchange for all."""
         round_, is_last = self._come(call, ticket, device, given, result)
         if is_last:
-            self._lanes[round_.lane].run(lambda: self._exchange(round_))
+            round_.planned.lane.run(round_.exchange)
         self._wait(round_, device)
         self._leave(round_, ticket, device)
-        _set_number(call.results[0], ticket + 1)
 
     def begin(self, call: DeviceCall, device: int) -> None:
         """Take what a device gives; the last device's lets the exchange begin."""
         ticket = _number(call.arguments[1])
         x = _array(call.arguments[2])
-        plan, _ = _plan(call.attributes["plan"])
+        plan = self._exchanges[call.attributes["plan"]].plan
         given = _staging.take(x.shape, x.dtype)
         given[...] = x
         result = given if is_in_place(plan) else _staging.take(result_shape(plan, x.shape), x.dtype)
         round_, is_last = self._come(call, ticket, device, given, result)
         if is_last:
-            self._lanes[round_.lane].submit(lambda: self._exchange(round_))
+            round_.planned.lane.submit(round_.exchange)
         _set_number(call.results[0], ticket + 1)
 
     def end(self, call: DeviceCall, device: int) -> None:
@@ -198,7 +210,9 @@ class ProgramDevices:
         """Add a device to a collective; return that, and whether all devices have come."""
         text = call.attributes["plan"]
         with self._lock:
-            round_ = self._rounds.setdefault(_wrapped(ticket), _Round(text))
+            round_ = self._rounds.get(_wrapped(ticket))
+            if round_ is None:
+                round_ = self._rounds[_wrapped(ticket)] = _Round(text, self._exchanges[text])
             if round_.text != text:
                 msg = f"devices of one program are at different collectives: {text}, {round_.text}."
                 raise InvalidArgumentError(msg, operation="collective")
@@ -222,15 +236,6 @@ class ProgramDevices:
         if round_.error is not None:
             raise round_.error
 
-    def _exchange(self, round_: _Round) -> None:
-        try:
-            connect = functools.partial(self._peers, lane=round_.lane)
-            exchange(round_.plan, round_.given, round_.results, self._owners, self._me, connect)
-        except BaseException as error:  # noqa: BLE001  the other devices must not wait for ever
-            round_.error = error
-        finally:
-            round_.done.set()
-
     def _peers(self, processes: tuple[int, ...], lane: int) -> HostCollectives:
         known = _communicators.setdefault(self._client, {})
         found = known.get((processes, lane))
@@ -242,17 +247,35 @@ class ProgramDevices:
         return found
 
 
+class _Planned:
+    """What a program's calls of one kind exchange, and on which lane."""
+
+    def __init__(self, plan: Plan, exchange: Exchange, lane: Lane) -> None:
+        self.plan = plan
+        self.exchange = exchange
+        self.lane = lane
+
+
 class _Round:
     """One collective of a program, as its devices of this process come to it."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, planned: _Planned) -> None:
         self.text = text
-        self.plan, self.lane = _plan(text)
+        self.planned = planned
         self.given: dict[int, Array] = {}
         self.results: dict[int, Array] = {}
         self.left: set[int] = set()
         self.done = threading.Event()
         self.error: BaseException | None = None
+
+    def exchange(self) -> None:
+        """Exchange for all devices; an error is theirs."""
+        try:
+            self.planned.exchange.run(self.given, self.results)
+        except BaseException as error:  # noqa: BLE001  the other devices must not wait for ever
+            self.error = error
+        finally:
+            self.done.set()
 
 
 class _Staging:
@@ -319,7 +342,6 @@ def _caller(call: DeviceCall) -> tuple[int, ProgramDevices]:
     return device, devices
 
 
-@functools.lru_cache(maxsize=1024)
 def _plan(text: str) -> tuple[Plan, int]:
     """Return what a call exchanges, and on which lane."""
     lane, kind, op, axis, other, width, *numbers = text.split()
@@ -348,5 +370,4 @@ def _array(buffer: RawBuffer) -> Array:
     if not size:
         return np.empty(buffer.shape, buffer.dtype)
     raw: Any = (ctypes.c_uint8 * size).from_address(buffer.address)
-    made: Array = np.frombuffer(raw, np.uint8)
-    return made.view(buffer.dtype).reshape(buffer.shape)
+    return np.ndarray(buffer.shape, buffer.dtype, raw)

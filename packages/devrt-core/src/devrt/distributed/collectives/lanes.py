@@ -13,7 +13,7 @@ Job = Callable[[], None]
 
 
 class Lane:
-    """Jobs that run one at a time, in the order in which they come; none of them may raise."""
+    """Jobs that run one at a time, in the order in which they come."""
 
     def __init__(self) -> None:
         self._lock = threading.Lock()
@@ -23,26 +23,38 @@ class Lane:
         self._has_thread = False
 
     def run(self, job: Job) -> None:
-        """Run a job and return when it has ended: in this thread, if no other is under way."""
+        """Run a job and return when it has ended: in this thread, if no other is under way.
+
+        What it raises goes through.
+        """
         with self._lock:
             is_first = self._count == 0
             self._count += 1
         if is_first:
-            with self._running:  # the thread may have begun what was submitted meanwhile
-                job()
-            self._ended()
+            try:
+                with self._running:  # the thread may have begun what was submitted meanwhile
+                    job()
+            finally:
+                self._ended()
             return
         done = threading.Event()
+        failures: list[BaseException] = []
 
         def run() -> None:
-            job()
-            done.set()
+            try:
+                job()
+            except BaseException as error:  # noqa: BLE001  raised in the caller's thread
+                failures.append(error)
+            finally:
+                done.set()
 
         self._add(run)
         done.wait()
+        if failures:
+            raise failures[0]
 
     def submit(self, job: Job) -> None:
-        """Let a thread run a job after those that came before."""
+        """Let a thread run a job, which must not raise, after those that came before."""
         with self._lock:
             self._count += 1
         self._add(job)
