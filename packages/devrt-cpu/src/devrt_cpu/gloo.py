@@ -61,7 +61,7 @@ _PARAMETERS: dict[str, list[Any]] = {
     "broadcast": [_pointer, _pointer, _size, _int],
     "exchange": [_pointer, _pointer, _int, _pointer, _int, _size, ctypes.c_uint32],
 }  # fmt: skip
-"""Of the functions in collectives.h, but for where the words of an error go, which all have last."""
+"""Of the functions in collectives.h, without the last: where the words of an error go."""
 
 
 def probe() -> ProbeResult:
