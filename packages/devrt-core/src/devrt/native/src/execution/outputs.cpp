@@ -1,6 +1,7 @@
 #include "execution/outputs.hpp"
 
 #include <algorithm>
+#include <thread>
 #include <utility>
 
 #include "execution/engine_event.hpp"
@@ -140,9 +141,19 @@ class Origin {
   Status explain(const Status& status, const Ref<pjrt::ffi::HoldingContext>& context) const noexcept
       try {
     if (status.ok() || !status.operation().empty()) return status;
-    const std::shared_ptr<Client> client = client_.lock();
+    std::shared_ptr<Client> client = client_.lock();
     if (!client) return status;  // nobody is there to read it
     const bool is_of_call = context && !context->status().ok();
+    Status explained = describe(status, is_of_call);
+    // It may be the last share by now, and a client does not end in the engine's thread.
+    std::thread([last = std::move(client)] {}).detach();
+    return explained;
+  } catch (const std::exception&) {
+    return status;
+  }
+
+ private:
+  Status describe(const Status& status, bool is_of_call) const {
     if (status.code() == StatusCode::kResourceExhausted && !is_of_call) {
       return device_.default_memory().describe_end(needs_with_outputs(*program_, 1), status);
     }
@@ -150,11 +161,8 @@ class Origin {
         .because(status.reason())
         .during("execute")
         .on(device_.name());
-  } catch (const std::exception&) {
-    return status;
   }
 
- private:
   const std::weak_ptr<Client> client_;  // a share could be the last one, in the engine's thread
   const Device& device_;                // the client's
   const std::shared_ptr<const pjrt::Signature> program_;
