@@ -26,6 +26,33 @@ int core_is_forked(const devrt_core* core) {
   return atomic_load_explicit(&forks, memory_order_relaxed) != core->forks;
 }
 
+static int takes_handlers(const PJRT_Api* api) {
+  const PJRT_Extension_Base* at = api->extension_start;
+  while (at != NULL && at->type != PJRT_Extension_Type_FFI) at = at->next;
+  return at != NULL;
+}
+
+/* Makes what a handler of a custom call may look into. It may be another client's of the process,
+ * which looks for what that has put there; XLA ends the process where there is no context. */
+static PJRT_ExecuteContext* make_context(const PJRT_Api* api) {
+  if (!DEVRT_HAS(api, PJRT_ExecuteContext_Create) || !DEVRT_HAS(api, PJRT_ExecuteContext_Destroy) ||
+      !takes_handlers(api)) {
+    return NULL;
+  }
+  PJRT_ExecuteContext_Create_Args args = {
+      .struct_size = DEVRT_SIZE(PJRT_ExecuteContext_Create_Args, context),
+  };
+  PJRT_Error* error = api->PJRT_ExecuteContext_Create(&args);
+  destroy_error(api, error);
+  return error == NULL ? args.context : NULL;
+}
+
+static void destroy_context(devrt_core* core) {
+  if (core->context == NULL) return;
+  ARGS(ExecuteContext_Destroy, context, args, .context = core->context);
+  destroy_error(core->api, core->api->PJRT_ExecuteContext_Destroy(&args));
+}
+
 devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   pthread_once(&watch_forks_once, watch_forks);
   devrt_core* core = calloc(1, sizeof(*core));
@@ -42,6 +69,7 @@ devrt_core* devrt_core_make(const PJRT_Api* api, PJRT_Client* client) {
   releases_init(core);
   core->api = api;
   core->client = client;
+  core->context = make_context(api);
   core->forks = atomic_load(&forks);
   atomic_init(&core->shares, 1);
   atomic_init(&core->owners, 2);
@@ -129,6 +157,7 @@ static void destroy_client(devrt_core* core) {
   if (atomic_load(&core->is_stuck)) return; /* it would wait for its threads for ever */
   ARGS(Client_Destroy, client, args, .client = core->client);
   destroy_error(core->api, core->api->PJRT_Client_Destroy(&args));
+  destroy_context(core); /* the client has waited for what runs in it */
 }
 
 void core_disown(devrt_core* core) {

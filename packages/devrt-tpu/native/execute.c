@@ -146,6 +146,7 @@ static int run_pinned(devrt_core* core, const devrt_execution* run, const uintpt
       .launch_id = run->launch_id,
       .non_donatable_input_indices = of->shared,
       .num_non_donatable_input_indices = find_shared(run, arguments, of->shared),
+      .context = core->context,
   };
   const size_t count = run->num_devices * run->num_outputs;
   const int promised = is_promised(run, arguments);
