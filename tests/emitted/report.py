@@ -29,8 +29,8 @@ def compilers():
     def for_cpu(text):
         count = 8 if "mhlo.num_partitions = 8" in text else 1
         devices = devrt.devices("cpu")[:count]
-        answer_calls(text, devices[0].client)
-        devices[0].client.compile_and_load(text, devices)
+        code = answer_calls(text, devices[0].client)
+        devices[0].client.compile_and_load(code, devices)
 
     found = {"cpu": for_cpu}
     for platform, name in TOPOLOGIES.items():

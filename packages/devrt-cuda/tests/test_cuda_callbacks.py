@@ -61,6 +61,12 @@ shown(lambda: calling(lambda v: np.asarray(devrt.device_put(np.asarray(v) + 2, f
 ENDS = "calling(lambda v: np.asarray(x + 1))(x)"
 
 
+OF_CPU_FIRST = """
+y = devrt.device_put(np.ones(4, np.float32), devrt.devices("cpu")[0])
+shown(lambda: calling(lambda v: v + 1)(y))
+"""
+
+
 def printed(program):
     xla_cpu_library()
     environ = {"DEVRT_CUDA_MOCK": "2", "DEVRT_PLATFORMS": "cuda,cpu"}
@@ -77,11 +83,19 @@ def printed(program):
 
 def test_a_program_on_the_device_that_calls_is_refused():
     refusal, result = printed(REFUSED)
-    assert refusal.startswith("DevrtError execute cuda:0 custom call 'devrt_host_call' (<string>:")
+    assert refusal.startswith(
+        "DevrtError execute cuda:0 custom call 'devrt_host_call.devrt_cuda' (<string>:"
+    )
     assert refusal.count("raised") == refusal.count("execute failed") == 1
     assert "cuda:0 calls" in refusal
     assert "Compute with NumPy" in refusal
     assert result == str([2.0] * 4)
+
+
+def test_it_is_refused_where_programs_of_the_cpu_have_called_before():
+    first, refusal, result = printed(OF_CPU_FIRST + REFUSED)
+    assert "Compute with NumPy" in refusal
+    assert first == result == str([2.0] * 4)
 
 
 def test_a_result_of_a_later_program_is_not_waited_for():

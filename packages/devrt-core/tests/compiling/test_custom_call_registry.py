@@ -68,6 +68,31 @@ def test_reserved_names_are_taken_and_scopes_have_names_of_their_own(register):
         register("name", print, scope=1)
 
 
+def test_kinds_of_clients_that_share_a_library_have_one_function_for_a_name(registry, tmp_path):
+    library, link = tmp_path / "compiler.so", tmp_path / "link.so"
+    library.touch()
+    link.symlink_to(library)
+    other = CustomCallRegistry()
+
+    def register(where, function, path, name="name"):
+        where.register(name, function, "host", lambda *_: 0, owner="acme", library=str(path))
+
+    def refuse(*_):
+        raise errors.UnimplementedError("full")
+
+    register(registry, print, library)
+    register(other, print, link)
+    with pytest.raises(errors.PluginError, match=r"acme already.*link\.so"):
+        register(other, repr, link)
+    register(registry, repr, library)  # in the place of its own
+    with pytest.raises(errors.PluginError, match="Use another name"):
+        register(other, print, link)
+    register(other, print, tmp_path / "another.so")
+    with pytest.raises(errors.UnimplementedError):
+        registry.register("x", print, "host", refuse, owner="acme", library=str(library))
+    register(other, repr, library, "x")
+
+
 def test_a_name_that_the_plugin_refuses_stays_free(registry, register):
     def refuse(handler, address):
         raise errors.UnimplementedError("full")

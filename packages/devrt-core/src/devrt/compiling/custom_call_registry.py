@@ -12,8 +12,8 @@ import dataclasses
 import functools
 import os
 import threading
-from collections.abc import Callable, Collection, Hashable, Mapping, Sequence
-from typing import TYPE_CHECKING, Any
+from collections.abc import Callable, Collection, Hashable, Iterator, Mapping, Sequence
+from typing import TYPE_CHECKING, Any, NamedTuple
 
 from devrt import dtypes
 from devrt._support.words import words
@@ -54,6 +54,7 @@ class CustomCallRegistry:
         *,
         owner: str,
         scope: Hashable = None,
+        library: str = "",
         reserved: Collection[str] = (),
         **facts: Any,
     ) -> None:
@@ -70,6 +71,9 @@ class CustomCallRegistry:
             What the name is registered with, for the error.
         scope
             What tells plugins apart that have names of their own.
+        library
+            The file of the compiler, where one is known: XLA has a table of names for each, which
+            all kinds of clients of the process share and in which a name's first function stays.
         reserved
             Names that are taken from the beginning.
         **facts
@@ -78,14 +82,15 @@ class CustomCallRegistry:
         Raises
         ------
         PluginError
-            If the name is taken; one callable may take another's place.
+            If the name is taken; one callable may take another's place, but not another kind of
+            client's.
         InvalidArgumentError
             If an argument is none of these.
         """
         handler = _checked(name, function, kind)
         address = address_of(function)
         key = scope, name
-        with self._lock:
+        with self._lock, _first_of(library, _Named(self, handler, owner), **facts):
             if address is None and self._is_replaced(key, handler):
                 return
             if key in self._known or name in reserved:
@@ -199,6 +204,37 @@ class Handler:
         text = f"custom call {self.name!r}{_place_of(error)} raised "
         text += f"{type(error).__name__}: {words(error)}"
         return text.replace("\0", " ").encode(errors="replace").decode()
+
+
+class _Named(NamedTuple):
+    """What has a name in a library's table."""
+
+    registry: CustomCallRegistry
+    handler: Handler
+    owner: str
+
+
+_named: dict[tuple[str, str], _Named] = {}
+"""By library and name, for as long as the process lives, as XLA forgets none."""
+
+
+@contextlib.contextmanager
+def _first_of(library: str, new: _Named, **facts: Any) -> Iterator[None]:
+    """Note who has a name of a library once it is registered.
+
+    Another function of another kind of client is refused: its programs would call the first.
+    """
+    name = new.handler.name
+    first = _named.get((os.path.realpath(library), name), new) if library else new
+    if first.registry is not new.registry and first.handler != new.handler:
+        msg = (
+            f"custom call {name!r} is registered with {first.owner} already, and programs of both "
+            f"are compiled by {library}, which calls one function by a name. Use another name."
+        )
+        raise PluginError(msg, name=name, **facts)
+    yield
+    if library and first.registry is new.registry:
+        _named[os.path.realpath(library), name] = new
 
 
 _OWN = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep

@@ -330,7 +330,8 @@ class Client(Closing, BatchedTransfers, metaclass=Contract):
         UnimplementedError
             If the client takes no custom calls, or no more of them.
         PluginError
-            If the name is taken; one callable may replace another.
+            If the name is taken; one callable may replace another. XLA has one table of names for
+            each compiler's library, so another kind of client may have taken it.
 
         Notes
         -----

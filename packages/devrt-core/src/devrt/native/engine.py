@@ -95,6 +95,10 @@ class Engine(Generic[Found]):
         """Return the flags that a program is compiled with, unless the caller gives others."""
         return {}
 
+    def compiler(self, library: Found) -> str:
+        """Return the file that compiles, where the library hands programs on to another."""
+        return library.path
+
     def quiet(self, library: Found) -> AbstractContextManager[None]:
         """Return what keeps a library's informational lines off standard error."""
         return nullcontext()
@@ -269,6 +273,7 @@ class Engine(Generic[Found]):
                 functools.partial(self._bind, library.path),
                 owner=f"the {self.platform} platform",
                 scope=library.path,
+                library=self.compiler(library),
                 reserved=self.handlers(),
                 platform=self.platform,
             )

@@ -104,6 +104,10 @@ class GpuEngine(Engine[GpuLibrary]):
             return _simulator(self._vendor)
         return find(self._vendor)
 
+    def compiler(self, library: GpuLibrary) -> str:
+        """Return the file that compiles: for simulated devices that for the CPU."""
+        return library.path if library.on_cpu is None else library.on_cpu.path
+
     def opened(self, client: Any) -> GpuLibrary:
         """Return the same, once the machine is known to have what it needs."""
         found = self.library(client)

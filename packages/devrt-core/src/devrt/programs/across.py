@@ -21,6 +21,7 @@ from devrt._support import caches
 from devrt.arrays import Array
 from devrt.errors import DevrtError
 from devrt.programs.launch import Launch
+from devrt.programs.own_targets import answered
 from devrt.programs.sdy import over_mesh
 from devrt.runtime.plugin_errors import check_count
 from devrt.sharding import NamedSharding, PartitionSpec, Sharding, is_addressable
@@ -58,15 +59,20 @@ def by_calls(devices: Sequence[Device]) -> bool:
     return bool(remote) and not devices[0].client.capabilities.programs_across_processes
 
 
-def answer_collectives(text: str, devices: Sequence[Device]) -> None:
-    """Let a program of this process's devices reach the collectives, if it has any."""
-    if COLLECTIVE_TARGET in text and devices:
-        from devrt.distributed.collectives.in_programs import answer, begin, end
+def answer_collectives(text: str, devices: Sequence[Device]) -> str:
+    """Let a program of this process's devices reach the collectives; return what is compiled."""
+    if COLLECTIVE_TARGET not in text or not devices:
+        return text
+    from devrt.distributed.collectives.in_programs import answer, begin, end
 
-        client = devices[0].client
-        client.register_custom_call(COLLECTIVE_TARGET, answer, kind="device")
-        client.register_custom_call(COLLECTIVE_BEGIN, begin, kind="device")
-        client.register_custom_call(COLLECTIVE_END, end, kind="device")
+    client = devices[0].client
+    for target, function in (
+        (COLLECTIVE_TARGET, answer),
+        (COLLECTIVE_BEGIN, begin),
+        (COLLECTIVE_END, end),
+    ):
+        text = answered(text, client, target, function, "device")
+    return text
 
 
 class Across(NamedTuple):

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple
 import numpy as np
 
 from devrt.errors import UnimplementedError
+from devrt.programs.own_targets import answered
 from devrt.tracing import HOST_TARGET, ShapedArray
 
 if TYPE_CHECKING:
@@ -57,8 +58,8 @@ def number_of(
         return known
 
 
-def answer_calls(text: str, client: Client) -> None:
-    """Let a program's calls reach their functions, if it has any.
+def answer_calls(text: str, client: Client) -> str:
+    """Let a program's calls reach their functions, if it has any; return what is to be compiled.
 
     Raises
     ------
@@ -66,9 +67,9 @@ def answer_calls(text: str, client: Client) -> None:
         If the client takes no custom calls.
     """
     if HOST_TARGET not in text:
-        return
+        return text
     try:
-        client.register_custom_call(HOST_TARGET, _answer)
+        return answered(text, client, HOST_TARGET, _answer)
     except UnimplementedError as error:
         msg = (
             f"the program calls Python while it runs, and the {client.platform} client cannot: "

@@ -115,14 +115,14 @@ def compiled(
     from devrt.programs.compile_progress import shown_while_compiling
     from devrt.programs.host_functions import answer_calls
 
-    devices, given = list(placement.devices), _by_field(options)
+    devices, given, code = list(placement.devices), _by_field(options), text.text
     if by_calls(devices):
         devices = list(placement.local_devices)
-        answer_collectives(text.text, devices)
-    answer_calls(text.text, devices[0].client)
+        code = answer_collectives(code, devices)
+    code = answer_calls(code, devices[0].client)
     try:
         with shown_while_compiling(name, len(devices)), _inspecting(text, devices, given) as flags:
-            return devices[0].client.compile_and_load(text.text, devices, **flags)
+            return devices[0].client.compile_and_load(code, devices, **flags)
     except DevrtError as error:
         message = _LINE.sub(lambda match: _line(text, int(match[1])), error.message)
         if message == error.message:

@@ -333,7 +333,7 @@ class PjrtClient(Handle, Client):
         from devrt_pjrt.programs.custom_call import register_custom_call
 
         with self.connection.using("register_custom_call"):
-            register_custom_call(self.connection.api, self.plugin_platform, name, function, kind)
+            register_custom_call(self.connection, self.plugin_platform, name, function, kind)
 
     def live_executables(self) -> list[Any]:
         found = sorted(self.connection.executables.items())

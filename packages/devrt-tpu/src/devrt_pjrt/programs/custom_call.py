@@ -21,6 +21,7 @@ from devrt_pjrt.library.callbacks import after_the_last, answer_error, answer_va
 from devrt_pjrt.library.checks import encoded
 
 if TYPE_CHECKING:
+    from devrt_pjrt.connection.connection import Connection
     from devrt_pjrt.library.api import Api
 
 __all__ = ["register_custom_call", "takes_custom_calls"]
@@ -34,9 +35,10 @@ after_the_last(_registry.clear)  # what they hold, such as a module's globals, m
 
 
 def register_custom_call(
-    api: Api, platform: str, name: str, function: Any, kind: str = "host"
+    connection: Connection, platform: str, name: str, function: Any, kind: str = "host"
 ) -> None:
     """Register a handler, for the platform in the plugin's word; see `PjrtClient`."""
+    api = connection.api
     register = _registers(api)
     if register is None:
         msg = f"the PJRT plugin {api.name} has no FFI extension, and so takes no custom calls."
@@ -49,7 +51,16 @@ def register_custom_call(
         return slot
 
     scope = int(ffi.cast("uintptr_t", api.table)), platform
-    _registry.register(name, function, kind, bind, owner=api.name, scope=scope, plugin=api.name)
+    _registry.register(
+        name,
+        function,
+        kind,
+        bind,
+        owner=api.name,
+        scope=scope,
+        library=connection.library.path,
+        plugin=api.name,
+    )
 
 
 def takes_custom_calls(api: Api) -> bool:
