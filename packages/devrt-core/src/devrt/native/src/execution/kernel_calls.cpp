@@ -78,15 +78,19 @@ Provided& provided() {
   return *made;
 }
 
+[[noreturn]] void reject_attribute(const std::string& name, const std::string& why) {
+  pjrt::ffi::reject("'" + name + "' " + why);
+}
+
 std::array<unsigned, 3> read_sizes(const CallAttributes& attributes, const char* name) {
   const std::span<const std::int64_t> given = attributes.integers(name);
   if (given.empty() || given.size() > 3) {
-    pjrt::ffi::reject("'" + std::string(name) + "' must be an array of one to three integers.");
+    reject_attribute(name, "must be an array of one to three integers.");
   }
   std::array<unsigned, 3> made{1, 1, 1};
   for (std::size_t i = 0; i < given.size(); ++i) {
     if (given[i] < 1 || given[i] > 0xffffffff) {
-      pjrt::ffi::reject("'" + std::string(name) + "' must have sizes from 1 to 4294967295.");
+      reject_attribute(name, "must have sizes from 1 to 4294967295.");
     }
     made[i] = static_cast<unsigned>(given[i]);
   }
