@@ -55,9 +55,6 @@ struct HostView {
   Dims strides;
 };
 
-/// Returns what errors call the function that makes the backend's clients.
-inline std::string make_operation() { return "make_" + platform().name + "_client"; }
-
 /// The module's types, borrowed: the module keeps them alive as long as there are instances.
 struct Types {
   nb::handle client;

@@ -240,6 +240,8 @@ struct Platform {
   EnginePolicy engine;
 };
 const Platform& platform();
+/// Returns what errors call the function that makes the backend's clients.
+inline std::string make_operation() { return "make_" + platform().name + "_client"; }
 
 /// Makes the devices of a client. Defined by the backend. Throws what is wrong with the options.
 std::shared_ptr<DeviceBackend> make_backend(const ClientOptions& options);
