@@ -1,6 +1,7 @@
 // Calls of executables.
 #include <algorithm>
 #include <chrono>
+#include <exception>
 #include <optional>
 #include <string>
 #include <utility>
@@ -176,6 +177,20 @@ void await_arguments(const Client& client, std::span<const std::span<Buffer* con
                             .during("execute"));
     }
   }
+}
+
+/// Takes over the outputs of every shard, also where those of one cannot be: all are under way.
+template <class Finish>
+void finish_all(std::span<pjrt::Event> events, const Finish& finish) {
+  std::exception_ptr failure;
+  for (std::size_t i = 0; i < events.size(); ++i) {
+    try {
+      finish(i, std::move(events[i]));
+    } catch (...) {
+      failure = std::current_exception();
+    }
+  }
+  if (failure) std::rethrow_exception(failure);
 }
 
 /// Says which program failed as the engine started it, and why.
@@ -367,7 +382,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     std::vector<pjrt::Event> events =
         loaded->execute_all(calls, context ? context->get() : nullptr);
     donations.commit();
-    for (std::size_t i = 0; i < shards.size(); ++i) finish(i, std::move(events[i]));
+    finish_all(events, finish);
   } else {
     for (std::size_t i = 0; i < shards.size(); ++i) {
       if (i > 0) context = context_of(false, i);  // each shard has its own errors

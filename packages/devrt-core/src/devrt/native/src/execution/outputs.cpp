@@ -253,6 +253,45 @@ class Pending {
   std::vector<Part> parts_;
 };
 
+/// Takes over the outputs of a call; `done` stays where this throws.
+ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const OutputTargets& targets,
+                Kept& kept, std::unique_ptr<Pending>& pending) {
+  Outputs outputs(raw.size());
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i],
+                                          memory_of(targets.tensors()[i], targets));
+  }
+  const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
+  const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready();
+  const bool holds_errors = kept.context && kept.context->holds_back();
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    outputs[i].storage =
+        make_storage(outputs[i].engine, i, targets, is_ready, kept.reservation.outputs);
+  }
+  ReadyEvent ready;
+  if (is_ready) {
+    Status status = outcome(done.wait(), kept.context);
+    if (!status.ok()) status = Origin(targets).explain(status, kept.context);
+    ready = ReadyEvent::already(status);
+  } else {
+    pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
+    ready = pending->event();
+  }
+  // Moved: a share more would forbid donation.
+  for (std::size_t i = 0; i < raw.size(); ++i) {
+    make_buffer(std::move(outputs[i]), i, targets, pending ? pending->event_of(i) : ready,
+                holds_errors);
+  }
+  return ready;
+}
+
+void finish_when_ready(pjrt::Event done, std::unique_ptr<Pending> pending) {
+  pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
+    work->finish(status);
+    work.reset();
+  });
+}
+
 }  // namespace
 
 ProgramNeeds needs_of(const pjrt::Signature& program, std::size_t devices) {
@@ -285,39 +324,20 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept {
 
 ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,
                         const OutputTargets& targets, Kept kept) {
-  Outputs outputs(raw.size());
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i],
-                                          memory_of(targets.tensors()[i], targets));
-  }
-  const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
-  const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready();
-  const bool holds_errors = kept.context && kept.context->holds_back();
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    outputs[i].storage =
-        make_storage(outputs[i].engine, i, targets, is_ready, kept.reservation.outputs);
-  }
   std::unique_ptr<Pending> pending;
   ReadyEvent ready;
-  if (is_ready) {
-    Status status = outcome(done.wait(), kept.context);
-    if (!status.ok()) status = Origin(targets).explain(status, kept.context);
-    ready = ReadyEvent::already(status);
-  } else {
-    pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
-    ready = pending->event();
+  try {
+    ready = take(raw, done, targets, kept, pending);
+  } catch (...) {
+    // The program is under way, and uses what is kept: its handlers look into the context.
+    if (pending) {
+      finish_when_ready(std::move(done), std::move(pending));
+    } else {
+      pjrt::when_ready(std::move(done), [held = std::move(kept)](const Status&) {});
+    }
+    throw;
   }
-  // Moved: a share more would forbid donation.
-  for (std::size_t i = 0; i < raw.size(); ++i) {
-    make_buffer(std::move(outputs[i]), i, targets, pending ? pending->event_of(i) : ready,
-                holds_errors);
-  }
-  if (pending) {
-    pjrt::when_ready(std::move(done), [work = std::move(pending)](Status status) mutable {
-      work->finish(status);
-      work.reset();
-    });
-  }
+  if (pending) finish_when_ready(std::move(done), std::move(pending));
   return ready;
 }
 

@@ -7,7 +7,7 @@
 #include <cstdint>
 #include <memory>
 #include <mutex>
-#include <string_view>
+#include <string>
 #include <utility>
 #include <vector>
 
@@ -19,14 +19,15 @@ namespace devrt::pjrt::ffi {
 /// The context of one execution that makes custom calls.
 class HoldingContext final : public RefCounted<HoldingContext> {
  public:
-  /// Returns null where the plugin cannot tell handlers what they run in.
+  /// Returns null where the plugin has no contexts. One that takes no type gets an empty one: a
+  /// handler of another module may look into it, and XLA reads what is not there.
   static Ref<HoldingContext> make(std::shared_ptr<const Api> api, bool holds_back,
                                   std::vector<const void*> devices = {}) {
+    if (!api->has<&PJRT_Api::PJRT_ExecuteContext_Create>() || !ffi_extension(*api)) return {};
     const std::int64_t type_id = type_id_of(*api);
-    if (type_id == 0) return {};
     auto made = Ref<HoldingContext>::adopt(
         new HoldingContext(std::move(api), holds_back, std::move(devices)));
-    made->attach(type_id);
+    if (type_id != 0) made->attach(type_id);
     return made;
   }
   ~HoldingContext() {
@@ -76,11 +77,14 @@ class HoldingContext final : public RefCounted<HoldingContext> {
   static std::int64_t register_type(const Api& api) {
     const PJRT_FFI_Extension* extension = ffi_extension(api);
     if (!extension || !extension->type_register || !extension->user_data_add) return 0;
-    constexpr std::string_view kName = "devrt.HeldError";
+    // Another module of the process may share the plugin, which takes a name once.
+    const std::string name =
+        "devrt.HeldError " +
+        std::to_string(reinterpret_cast<std::uintptr_t>(HeldError::type_ids().data()));
     PJRT_FFI_Type_Info nothing_to_free{};
     auto args = make_args<PJRT_FFI_Type_Register_Args>();
-    args.type_name = kName.data();
-    args.type_name_size = kName.size();
+    args.type_name = name.data();
+    args.type_name_size = name.size();
     args.type_info = &nothing_to_free;
     return api.take(extension->type_register(&args)).ok() ? args.type_id : 0;
   }
