@@ -43,7 +43,7 @@ struct devrt_core {
   const PJRT_Api* api;
   PJRT_Client* client;
   PJRT_ExecuteContext* context; /* of all executions, and empty; null where the plugin has none */
-  atomic_long shares; /* the client is destroyed with the last one */
+  atomic_long shares;           /* the client is destroyed with the last one */
   atomic_long owners; /* the structure is freed with the last one: shares, and Python's object */
   atomic_int is_retired;
   atomic_long users; /* calls that are running */

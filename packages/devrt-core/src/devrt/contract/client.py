@@ -316,9 +316,9 @@ class Client(Closing, BatchedTransfers, metaclass=Contract):
         name
             The target that ``stablehlo.custom_call`` names; with ``api_version = 4 : i32``.
         function
-            A callable; or native code, an XLA FFI handler (``devrt/pjrt/c_api/ffi.h`` of the native
-            SDK), as an address, a capsule, or a function pointer of ctypes, which must stay valid
-            until the process ends.
+            A callable, which may replace another; or native code, an XLA FFI handler
+            (``devrt/pjrt/c_api/ffi.h`` of the native SDK), as an address, a capsule, or a function
+            pointer of ctypes, which must stay valid until the process ends.
         kind
             ``"host"``: the callable gets a NumPy array of its own for each argument, and the
             call's attributes by keyword; it returns an array for each result, of its shape and
@@ -330,8 +330,7 @@ class Client(Closing, BatchedTransfers, metaclass=Contract):
         UnimplementedError
             If the client takes no custom calls, or no more of them.
         PluginError
-            If the name is taken; one callable may replace another. XLA has one table of names for
-            each compiler's library, so another kind of client may have taken it.
+            If the name is taken, also by another kind of client with the same compiler's library.
 
         Notes
         -----
