@@ -316,9 +316,14 @@ def simulator(session: nox.Session) -> None:
     session.run("tools/native_tests.sh", *(session.posargs or ["plain"]), env=env, external=True)
     _install(session)
     session.install("--no-deps", "-r", "requirements-plugins.txt")
-    for platform, devices in (("cuda", "2x2"), ("rocm", "2")):
+    # Between processes only where the simulated devices are of one.
+    for platform, devices, *level in (
+        ("cuda", "2x2"),
+        ("cuda", "2", "--level", "distributed"),
+        ("rocm", "2"),
+    ):
         of_mock = {f"DEVRT_{platform.upper()}_MOCK": devices}
-        session.run("devrt", "conform", f"{platform}@devrt-{platform}", env=of_mock)
+        session.run("devrt", "conform", f"{platform}@devrt-{platform}", *level, env=of_mock)
 
 
 @nox.session(name="asan-python", python=PYTHONS[0])
