@@ -1,11 +1,13 @@
 """Jobs of real processes."""
 
+import contextlib
 import importlib.util
 import os
 import shutil
 import subprocess
 import sys
 import textwrap
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -128,6 +130,18 @@ def launch_apart(tmp_path):
     return run
 
 
+def remove_unused_segments():
+    """Remove what killed processes of MPICH left in shared memory: each some megabytes."""
+    segments = set(Path("/dev/shm").glob("mpich_shm_*"))
+    for maps in Path("/proc").glob("[0-9]*/maps"):
+        with contextlib.suppress(OSError):  # it has ended, or is somebody else's
+            text = maps.read_text()
+            segments = {segment for segment in segments if str(segment) not in text}
+    for segment in segments:
+        with contextlib.suppress(OSError):
+            segment.unlink()
+
+
 @pytest.fixture
 def launch_mpi(tmp_path):
     """Run a script as processes of MPI's launcher; return what each showed, and the launcher."""
@@ -146,6 +160,7 @@ def launch_mpi(tmp_path):
         done = subprocess.run(
             command, capture_output=True, text=True, timeout=180, env={**os.environ, **environ}
         )
+        remove_unused_segments()
         shown = [(tmp_path / f"shown{number}").read_text() for number in range(count)]
         return [each.splitlines() for each in shown], done
 
