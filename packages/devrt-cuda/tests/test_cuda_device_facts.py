@@ -3,6 +3,7 @@
 import pytest
 
 import devrt
+from devrt.experimental import mesh_utils
 from devrt.runtime import default_runtime
 
 VENDOR = {"cuda": "NVIDIA Corporation", "rocm": "Advanced Micro Devices, Inc"}
@@ -28,7 +29,35 @@ def test_they_have_what_jax_reads(device):
     assert device.core_count > 100
 
 
-@pytest.mark.parametrize("name", ["coords", "slice_index", "no_such_fact", "__array__"])
+def test_the_devices_of_one_process_are_in_one_partition(vendor):
+    client = default_runtime().make_client(vendor.platform, {"mock_num_gpus": 2})
+    places = [(d.partition_index, d.slice_index, list(d.coords)) for d in client.devices()]
+    client.close()
+    assert places == [(0, 0, [0, 0, 0]), (0, 0, [0, 0, 1])]
+
+
+def test_devices_of_simulated_slices(vendor):
+    client = default_runtime().make_client(
+        vendor.platform, {"mock_gpu_topology": "2x2x2", "node_id": 3}
+    )
+    devices = client.devices()
+    coords = [list(device.coords) for device in devices]
+    sliced = mesh_utils.create_hybrid_device_mesh((2, 2), (2, 1), devices)
+    client.close()
+    assert coords == [[s, n, d] for s in range(2) for n in range(2) for d in range(2)]
+    assert [[device.id for device in row] for row in sliced] == [[0, 1], [2, 3], [4, 5], [6, 7]]
+    assert all(device.device_kind == devices[-1].device_kind for device in devices)
+
+
+def test_a_process_says_its_partition(vendor):
+    client = default_runtime().make_client(
+        vendor.platform, {"mock_num_gpus": 1, "partition_index": 5}
+    )
+    assert client.devices()[0].slice_index == 5
+    client.close()
+
+
+@pytest.mark.parametrize("name", ["core_on_chip", "no_such_fact", "__array__"])
 def test_what_is_no_fact_is_no_attribute(device, name):
     assert not hasattr(device, name)
     with pytest.raises(AttributeError, match=f"Device' object has no attribute '{name}'"):

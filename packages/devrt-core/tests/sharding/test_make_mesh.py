@@ -89,6 +89,15 @@ def test_doubtful_coordinates_are_not_used(make_client):
     assert order_by_topology([]) == []
 
 
+def test_coordinates_that_count_gpus_are_no_places_of_chips(make_client):
+    places = [((process, 0, number),) for process in range(3) for number in range(2)]
+    devices = make_client(processes=(0, 0, 1, 1, 2, 2), coords=places).devices()
+    assert order_by_topology(devices) != devices
+    for device in devices:
+        device.partition_index = device.process_index
+    assert order_by_topology(devices[::-1], (3, 2)) == devices
+
+
 def _place(device):
     return (*device.coords, device.core_on_chip)
 

@@ -55,10 +55,10 @@ TEST_CASE(nodes_may_have_different_numbers_of_devices) {
   options.num_nodes = 3;
   const native::NodesExchange exchange = [](std::span<const native::DeviceFacts> local) {
     CHECK(local.size() == 3);
-    native::NodesDevices nodes(3);
-    nodes[0] = {{0, "a"}, {4, "b"}};
-    nodes[1].resize(3);
-    nodes[2].resize(1);
+    std::vector<native::NodeFacts> nodes(3);
+    nodes[0].devices = {{0, "a"}, {4, "b"}};
+    nodes[1].devices.resize(3);
+    nodes[2].devices.resize(1);
     return nodes;
   };
   auto client = native::Client::make(options, exchange);
@@ -71,7 +71,7 @@ TEST_CASE(nodes_may_have_different_numbers_of_devices) {
   CHECK(client->devices()[1]->facts().kind == "b");
   CHECK(client->devices()[1]->facts().local_hardware_id == 4);
 
-  const native::NodesExchange short_one = [](auto) { return native::NodesDevices(2); };
+  const native::NodesExchange short_one = [](auto) { return std::vector<native::NodeFacts>(2); };
   CHECK(harness::status_of([&] { native::Client::make(options, short_one); }).code() ==
         StatusCode::kInvalidArgument);
 }

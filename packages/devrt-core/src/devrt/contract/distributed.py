@@ -54,20 +54,29 @@ class Job:
     compare : callable or None
         Returns the processes that have other bytes in a dense array than this one; it is given the
         operation's name and the array, and every process calls it, in the same order.
+    partition_index : int or None
+        Which partition of the job's GPUs this process's are in, where the user gives it.
     """
 
     client: DistributedRuntimeClient
     process_id: int
     num_processes: int
     compare: Callable[[str, Any], list[int]] | None = None
+    partition_index: int | None = None
 
     def options(self) -> dict[str, Any]:
-        """Return ``distributed_client``, ``node_id`` and ``num_nodes``, as clients take them."""
-        return {
+        """Return what clients take: ``distributed_client``, ``node_id``, ``num_nodes``.
+
+        ``partition_index`` is there where the user gave one.
+        """
+        options: dict[str, Any] = {
             "distributed_client": self.client,
             "node_id": self.process_id,
             "num_nodes": self.num_processes,
         }
+        if self.partition_index is not None:
+            options["partition_index"] = self.partition_index
+        return options
 
 
 def options_with_job(options: Mapping[str, Any], job: Job | None) -> dict[str, Any]:

@@ -34,6 +34,7 @@ Kind = TypeVar("Kind")
 
 _LONGEST_MS = (1 << 31) - (1 << 20)  # 24 days: what the calls of systems for sockets take
 
+_MOST_PARTITIONS = 1 << 30
 _MOST_PROCESSES = 1 << 20
 
 
@@ -148,6 +149,19 @@ def process(value: Any, name: str) -> int:
     if not 0 <= found < _MOST_PROCESSES:
         msg = f"{name} is {found}. Ids are 0 to the number of processes - 1."
         raise InvalidArgumentError(msg, argument=name, process=found)
+    return found
+
+
+def partition(slice_index: Any, partition_index: Any) -> int | None:
+    """Return which partition a process's GPUs are in, by either name; the second wins."""
+    name = "slice_index" if partition_index is None else "partition_index"
+    given = slice_index if partition_index is None else partition_index
+    if given is None:
+        return None
+    found = number(given, name)
+    if not 0 <= found < _MOST_PARTITIONS:
+        msg = f"{name} must be at least 0 and below {_MOST_PARTITIONS}, and is {found}."
+        raise InvalidArgumentError(msg, argument=name)
     return found
 
 

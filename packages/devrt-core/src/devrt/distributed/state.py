@@ -17,6 +17,7 @@ from devrt.distributed.arguments import (
     device_ids,
     file,
     flag,
+    partition,
     positive_seconds,
     seconds,
     text,
@@ -63,6 +64,7 @@ class _How:
     recoverable: bool
     on_loss: Callable[[Exception], Any] | None
     journal: str | None
+    partition_index: int | None
 
 
 class State:
@@ -127,8 +129,9 @@ class State:
             self.process_id = found.values["process_id"]
             self.num_processes = found.values["num_processes"]
             self.service, self.client, self.coordinator_address = service, client, address
+            self.partition_index = how.partition_index
             who = client, self.process_id, self.num_processes
-            default_runtime().join(Job(*who, Comparison(*who)))
+            default_runtime().join(Job(*who, Comparison(*who), how.partition_index))
 
     def _leave(self) -> None:
         with self._lock:
@@ -217,7 +220,8 @@ def initialize(
     coordinator_bind_address
         Where process 0 listens, if not at ``coordinator_address``.
     slice_index, partition_index
-        Kept as ``global_state.partition_index``; the second wins.
+        Which partition of the job's GPUs this process's are in: ``device.partition_index``. The
+        second wins; either all processes give one or none. None: GPUs of one host are in one.
     missed_heartbeat_callback, abort_on_loss, recoverable
         As of `get_distributed_runtime_client` and `get_distributed_runtime_service`.
     allow_remote, token, mtls_cert_file, mtls_key_file, mtls_ca_file, mtls_peer_uri_prefix
@@ -265,6 +269,7 @@ def initialize(
         flag(recoverable, "recoverable"),
         aborting(on_loss) if flag(abort_on_loss, "abort_on_loss") else on_loss,
         file(journal, "journal"),
+        partition(slice_index, partition_index),
     )
     if journal is not None and not recoverable:
         msg = "a journal lets process 0 come again, which only recoverable=True allows. Give both."
@@ -276,7 +281,6 @@ def initialize(
         "local_device_ids": device_ids(local_device_ids),
     }
     global_state._join(given, cluster_detection_method, how)
-    global_state.partition_index = slice_index if partition_index is None else partition_index
 
 
 def shutdown() -> None:

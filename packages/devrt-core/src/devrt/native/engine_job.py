@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, NoReturn
 from devrt._support.rounds import next_round
 from devrt.compiling.plugin_keys import PluginKeys
 from devrt.errors import DistributedError, ForkedError
-from devrt.native.nodes import NodeDevices, Nodes, exchange_for
+from devrt.native.nodes import NodeDevices, NodeFacts, Nodes, exchange_for
 
 if TYPE_CHECKING:
     from devrt.contract import Device, DistributedRuntimeClient
@@ -116,12 +116,10 @@ class EngineJob:
         mine, known = native._join_engine(client, library.path, keys)
         share = self._exchange("numbers", library)
         published = share(list(zip(mine, (d.device_kind for d in local), strict=True)))
-        numbers = [[number for number, _ in node] for node in published]
+        numbers = [[number for number, _ in node.devices] for node in published]
         return _matched(client.devices(), numbers, known, str(library))
 
-    def _exchange(
-        self, what: str, library: GpuLibrary
-    ) -> Callable[[NodeDevices], list[NodeDevices]]:
+    def _exchange(self, what: str, library: GpuLibrary) -> Callable[[NodeDevices], list[NodeFacts]]:
         """Return what exchanges a number of each device for those of all processes."""
         plugin = f"{library.wheel} {library.version}" if library.wheel else library.path
         nodes = Nodes(

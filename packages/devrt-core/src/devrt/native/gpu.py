@@ -21,8 +21,16 @@ from devrt.errors import (
     PluginContractError,
     StatusCode,
 )
-from devrt.native.gpu_given import OF_JAX, allocation, checked_options, chosen_devices, nodes_of
+from devrt.native.gpu_given import (
+    OF_JAX,
+    allocation,
+    checked_options,
+    chosen_devices,
+    nodes_of,
+    partition_of,
+)
 from devrt.native.gpu_simulation import (
+    MockTopology,
     is_simulated,
     mock_topology,
     simulated_devices,
@@ -139,17 +147,17 @@ class GpuPlatform:
         allowed, source = chosen_devices(options, self.name, self.visible_variable)
         native = self._native_module()
         mock = mock_topology(options, self.name)
-        nodes = nodes_of(options, mock[0] if mock else 1)
+        nodes = self._nodes(options, mock)
         driver["library"] = (
-            simulator_library(self.simulator_path(native), self.name, mock[1])
+            simulator_library(self.simulator_path(native), self.name, mock.devices_each)
             if mock
             else self._driver_library()
         )
         try:
-            numbers = simulated_devices(allowed, mock[1], source) if mock else allowed
+            numbers = simulated_devices(allowed, mock.devices_each, source) if mock else allowed
             if numbers is not None:
                 driver |= {"allowed_devices": numbers, "allowed_devices_from": source}
-            joined = self._exchange(nodes, options)
+            joined = _exchange(nodes, options, mock)
             client = _native_client(native, driver, joined, options, context.memory_kinds)
             if mock:
                 self._check_simulated(client)
@@ -158,7 +166,7 @@ class GpuPlatform:
                 raise
             raise self._with_variables(error, simulates=mock is not None) from None
         _first_used.setdefault(self.name, os.getpid())
-        self._remember(client, options, joined)
+        self._remember(client, options, nodes)
         return client
 
     def _native_module(self) -> Any:
@@ -188,20 +196,12 @@ class GpuPlatform:
             )
             raise ForkedError(msg, parent=parent, platforms=(self.name,))
 
-    def _exchange(self, nodes: tuple[int, int], options: Mapping[str, Any]) -> dict[str, Any]:
-        """Return what tells the client which processes there are, and with what devices."""
-        store = options.get("distributed_client")
-        made = {"node_id": nodes[0], "num_nodes": nodes[1], "distributed_client": store}
-        if store is None:
-            return made
-        from devrt.native.nodes import exchange_for  # not at the top: few clients need it
+    def _nodes(self, options: Mapping[str, Any], mock: MockTopology | None) -> Nodes:
+        """Return what the processes of a job agree on, and which of them this is."""
+        from devrt.native.nodes import Nodes  # not at the top: importing a plugin has no use for it
 
-        return made | {"exchange": exchange_for(store, self._nodes(*nodes), options)}
-
-    def _nodes(self, node_id: int, num_nodes: int) -> Nodes:
-        """Return what the processes of a job agree on."""
-        from devrt.native.nodes import Nodes
-
+        node_id, num_nodes = nodes_of(options, mock.nodes if mock else 1)
+        simulated = mock.partition_of(node_id) if mock and mock.nodes > 1 else None
         return Nodes(
             scope="gpu",
             platform=self.name,
@@ -209,21 +209,19 @@ class GpuPlatform:
             operation=f"make_{self.name}_client",
             node_id=node_id,
             num_nodes=num_nodes,
+            partition=partition_of(options, simulated),
         )
 
-    def _remember(
-        self, client: Client, options: Mapping[str, Any], joined: Mapping[str, Any]
-    ) -> None:
+    def _remember(self, client: Client, options: Mapping[str, Any], nodes: Nodes) -> None:
         """Keep what the client's programs, kernels and collectives look up later."""
         from devrt.native import engines, kernel_modules
 
-        store = joined["distributed_client"]
+        store = options.get("distributed_client")
         if store is not None:
             from devrt.native.engine_job import remember_engine_job
             from devrt.native.group_span import remember_job
 
             remember_job(client, store)
-            nodes = self._nodes(joined["node_id"], joined["num_nodes"])
             remember_engine_job(client, store, nodes, options)
         # Without what joins it to others, which may refer to the client.
         cached = {spec.name: options.get(spec.name, spec.default) for spec in CACHE_OPTIONS}
@@ -273,6 +271,29 @@ def _version_of(package: str) -> str:
         return metadata.version(package)
     except metadata.PackageNotFoundError:
         return str(getattr(importlib.import_module(package), "__version__", "unknown"))
+
+
+def _exchange(
+    nodes: Nodes, options: Mapping[str, Any], mock: MockTopology | None
+) -> dict[str, Any]:
+    """Return what tells a client which processes there are, and with what devices."""
+    from devrt.native.nodes import alike, exchange_for  # not at the top: few clients need them
+
+    store = options.get("distributed_client")
+    made = {
+        "node_id": nodes.node_id,
+        "num_nodes": nodes.num_nodes,
+        "distributed_client": store,
+        "exchange": exchange_for(store, nodes, options),
+    }
+    if store is None and nodes.partition is not None:
+        each = range(nodes.num_nodes)
+        if mock is not None and mock.nodes > 1:
+            partitions = [mock.partition_of(node) for node in each]
+        else:
+            partitions = [nodes.partition for _ in each]
+        made["exchange"] = alike(partitions)
+    return made
 
 
 def _native_client(

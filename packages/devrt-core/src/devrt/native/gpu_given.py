@@ -39,8 +39,10 @@ _GIVEN = {
     "mock_gpu_topology": "",  # `mock_topology` does
     "node_id": _WHOLE,
     "num_nodes": _WHOLE,
+    "partition_index": _WHOLE,
     "platform_name": _TEXT,
     "preallocate": _TRUTH,
+    "slice_index": _WHOLE,
 }
 """What callers may give beside the configured options; the names are jaxlib's, and None is for
 what is not given."""
@@ -222,3 +224,23 @@ def nodes_of(options: Mapping[str, Any], simulated: int = 1) -> tuple[int, int]:
         msg = f"node_id must be at least 0 and below num_nodes, {found[1]}, not {found[0]}."
         raise InvalidArgumentError(msg, option="node_id")
     return found
+
+
+def partition_of(options: Mapping[str, Any], simulated: int | None = None) -> int | None:
+    """Return which partition the process's devices are in; None where nothing says so.
+
+    ``simulated`` is the one that its simulated devices are in.
+    """
+    given = {name: options.get(name) for name in ("partition_index", "slice_index")}
+    known = {name: value for name, value in given.items() if value is not None}
+    if simulated is not None:
+        known["mock_gpu_topology"] = simulated
+    for name, partition in known.items():
+        if not 0 <= partition < _MOST_NODES:
+            msg = f"{name} must be at least 0 and below {_MOST_NODES}, not {partition}."
+            raise InvalidArgumentError(msg, option=name)
+    if len(set(known.values())) > 1:
+        listed = ", ".join(f"{partition} ({name})" for name, partition in known.items())
+        msg = f"this process's devices are in one partition, not in {listed}. Give one of them."
+        raise InvalidArgumentError(msg, option=next(iter(known)))
+    return next(iter(known.values()), None)

@@ -7,6 +7,7 @@ import os
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
+from devrt._support.record import record
 from devrt.errors import BackendUnavailableError, ConfigError, InvalidArgumentError
 
 if TYPE_CHECKING:
@@ -14,6 +15,7 @@ if TYPE_CHECKING:
 
 __all__ = [
     "MOST_DEVICES",
+    "MockTopology",
     "is_simulated",
     "mock_topology",
     "simulated_devices",
@@ -25,13 +27,37 @@ _MOST_NODES = 1 << 16
 MOST_DEVICES = 1024  # that are simulated in one process
 
 
+@record(frozen=True, slots=True)
+class MockTopology:
+    """Simulated devices: how many each of how many nodes of how many partitions has.
+
+    Attributes
+    ----------
+    partitions, nodes_each, devices_each : int
+        The number of partitions, the nodes of each, and the devices of each node.
+    """
+
+    partitions: int
+    nodes_each: int
+    devices_each: int
+
+    @property
+    def nodes(self) -> int:
+        """How many nodes there are."""
+        return self.partitions * self.nodes_each
+
+    def partition_of(self, node: int) -> int:
+        """Return which partition a node is in."""
+        return node // self.nodes_each
+
+
 def is_simulated(devices: Iterable[Device]) -> bool:
     """Return whether devices of one client are simulated: all of them are, or none."""
     return any("(simulated)" in device.device_kind for device in devices)
 
 
-def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] | None:
-    """Return how many nodes of how many simulated devices are requested; None for real ones."""
+def mock_topology(options: Mapping[str, Any], platform: str) -> MockTopology | None:
+    """Return which simulated devices are requested; None for real ones."""
     given, configured = options.get("mock_gpu_topology"), options.get(f"{platform}_mock")
     count = options.get("mock_num_gpus")
     is_requested = options.get("mock") or options.get("use_mock_gpu_client")
@@ -43,7 +69,8 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> tuple[int, int] 
     if configured and not (is_requested and count is not None):
         return _configured_topology(str(configured), f"{platform}_mock")
     if is_requested:
-        return 1, _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
+        devices = _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
+        return MockTopology(1, 1, devices)
     return None
 
 
@@ -56,7 +83,7 @@ def _check_none_given(topology: Any) -> None:
         raise InvalidArgumentError(msg, option="mock")
 
 
-def _configured_topology(text: str, option: str) -> tuple[int, int]:
+def _configured_topology(text: str, option: str) -> MockTopology:
     """Return the same of the configuration's option, whose errors are the user's to correct."""
     try:
         return _parsed(text, option)
@@ -66,19 +93,19 @@ def _configured_topology(text: str, option: str) -> tuple[int, int]:
         raise ConfigError(msg, option=option, value=text, remedy=remedy) from None
 
 
-def _parsed(text: str, option: str) -> tuple[int, int]:
+def _parsed(text: str, option: str) -> MockTopology:
     parts = text.lower().replace(" ", "").split("x")
-    if not all(part.isascii() and part.isdigit() and len(part) < 6 for part in parts):
+    is_number = [part.isascii() and part.isdigit() and len(part) < 6 for part in parts]
+    if not all(is_number) or len(parts) > 3:
         msg = (
             f"{option} is written 8, 2x8 (nodes, simulated devices of each) or 2x4x8 (slices, "
             f"nodes of each, devices of each), not {text!r}."
         )
         raise InvalidArgumentError(msg, option=option)
     *groups, devices = map(int, parts)
-    return (
-        _in_range(math.prod(groups), _MOST_NODES, option),
-        _in_range(devices, MOST_DEVICES, option),
-    )
+    _in_range(math.prod(groups), _MOST_NODES, option)
+    partitions, nodes_each = (*groups, 1, 1)[:2]
+    return MockTopology(partitions, nodes_each, _in_range(devices, MOST_DEVICES, option))
 
 
 def _in_range(number: int, most: int, option: str) -> int:

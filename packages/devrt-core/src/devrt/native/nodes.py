@@ -2,14 +2,18 @@
 
 Each process publishes its own devices under a key. Process 0 collects them and publishes the list,
 or what failed, under another key, so that the others need one wait each and fail with it.
+
+GPUs are in partitions, within which they are connected better than by a network: those of one host,
+unless the processes say which partition they are in. XLA tells hosts apart by their boot ids, too.
 """
 
 from __future__ import annotations
 
 import json
 import math
+import socket
 import time
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from typing import TYPE_CHECKING, Any, NoReturn
 
 from devrt._support.record import record
@@ -26,13 +30,14 @@ from devrt.errors import (
 if TYPE_CHECKING:
     from devrt.contract import DistributedRuntimeClient
 
-__all__ = ["NodeDevices", "Nodes", "exchange_for"]
+__all__ = ["NodeDevices", "NodeFacts", "Nodes", "alike", "exchange_for"]
 
 NodeDevices = list[tuple[int, str]]
 """The devices of one process: the driver's number of each, and its kind."""
 
 _MINUTES = {"local": 2.0, "global": 5.0}
 _GLANCE_MS = 1  # long enough for a key that is there
+_BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of Linux: another one whenever it starts
 _METHODS = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
 
 
@@ -50,6 +55,8 @@ class Nodes:
         The function that errors name.
     node_id, num_nodes : int
         Which of how many processes this is.
+    partition : int or None
+        Which partition the process's devices are in; None for that of its host.
     """
 
     scope: str
@@ -58,12 +65,37 @@ class Nodes:
     operation: str
     node_id: int
     num_nodes: int
+    partition: int | None = None
+
+
+@record(frozen=True, slots=True)
+class NodeFacts:
+    """What all processes know of one of them.
+
+    Attributes
+    ----------
+    devices : list of tuple
+        Its devices.
+    partition : int
+        Which partition they are in.
+    """
+
+    devices: NodeDevices
+    partition: int
+
+
+def alike(partitions: Sequence[int]) -> Callable[[NodeDevices], list[NodeFacts]]:
+    """Return an exchange that asks nobody: every process has devices like this one's.
+
+    ``partitions`` are those of the processes.
+    """
+    return lambda mine: [NodeFacts(mine, partition) for partition in partitions]
 
 
 def exchange_for(
     store: DistributedRuntimeClient | None, nodes: Nodes, options: Mapping[str, Any]
-) -> Callable[[NodeDevices], list[NodeDevices]] | None:
-    """Return what a native client is made with: all processes' devices for this one's.
+) -> Callable[[NodeDevices], list[NodeFacts]] | None:
+    """Return what a native client is made with: all processes' facts for this one's devices.
 
     Parameters
     ----------
@@ -95,8 +127,8 @@ def exchange_for(
         for name, default in _MINUTES.items()
     ]
 
-    def exchange(mine: NodeDevices) -> list[NodeDevices]:
-        return _Exchange(store, nodes).devices(mine, *timeouts)
+    def exchange(mine: NodeDevices) -> list[NodeFacts]:
+        return _Exchange(store, nodes).facts(mine, *timeouts)
 
     return exchange
 
@@ -138,14 +170,16 @@ class _Exchange:
         self._prefix = f"devrt/{nodes.scope}/topology/{round_}"
         self._all = f"{self._prefix}/all"
 
-    def devices(self, mine: NodeDevices, local_ms: int, global_ms: int) -> list[NodeDevices]:
-        """Return every process's devices."""
+    def facts(self, mine: NodeDevices, local_ms: int, global_ms: int) -> list[NodeFacts]:
+        """Return every process's devices, and their partitions."""
         nodes = self._nodes
         facts = {
             "nodes": nodes.num_nodes,
             "platform": nodes.platform,
             "version": nodes.version,
             "devices": mine,
+            "host": _host(),
+            "partition": nodes.partition,
         }
         self._set(self._key(nodes.node_id), facts)
         if nodes.node_id == 0:
@@ -159,9 +193,10 @@ class _Exchange:
     def _key(self, node: int) -> str:
         return f"{self._prefix}/node/{node}"
 
-    def _collected(self, timeout_ms: int) -> list[NodeDevices]:
+    def _collected(self, timeout_ms: int) -> list[NodeFacts]:
         deadline = time.monotonic() + timeout_ms / 1000
-        found = []
+        found: list[NodeFacts] = []
+        hosts: dict[str, int] = {}
         for node in range(self._nodes.num_nodes):
             left = math.ceil((deadline - time.monotonic()) * 1000)
             text = self._get(self._key(node), max(left, _GLANCE_MS))
@@ -170,11 +205,11 @@ class _Exchange:
                 self._set(self._all, {"missing": missing, "timeout_ms": timeout_ms})
                 self._raise_missing(missing, timeout_ms, "list of its devices")
             try:
-                found.append(self._read_node(text, node))
+                found.append(self._read_node(text, node, hosts))
             except DistributedError as error:
                 self._set(self._all, {"error": error.message, "process": node})
                 raise
-        self._set(self._all, {"devices": found})
+        self._set(self._all, {"nodes": [[node.devices, node.partition] for node in found]})
         return found
 
     def _absent(self, nodes: range) -> list[int]:
@@ -199,7 +234,7 @@ class _Exchange:
             self._raise_failed(f"reading the key {key!r}", error)
         return value.decode() if isinstance(value, bytes) else str(value)
 
-    def _read_node(self, text: str, node: int) -> NodeDevices:
+    def _read_node(self, text: str, node: int, hosts: dict[str, int]) -> NodeFacts:
         value, nodes = self._parsed(text, node), self._nodes
         if value.get("nodes") != nodes.num_nodes:
             what = f"was made with num_nodes={value.get('nodes')}, node 0 with {nodes.num_nodes}"
@@ -208,9 +243,20 @@ class _Exchange:
             here, there = getattr(nodes, name), value.get(name)
             if there != here:
                 self._raise_wrong(node, f"has {name} {there!r}, and node 0 {here!r}")
-        return self._read_devices(value.get("devices"), node, node)
+        devices = self._read_devices(value.get("devices"), node, node)
+        partition = value.get("partition")
+        if not (partition is None or _is_number(partition)):
+            self._raise_wrong(node, f"published {partition!r} for its partition")
+        if (partition is None) is not (self._nodes.partition is None):
+            other = "a partition_index, and node 0 none"
+            if partition is None:
+                other = "no partition_index, and node 0 one"
+            self._raise_wrong(node, f"was given {other}")
+        if partition is None:  # a new one for each host, in the order of their first processes
+            partition = hosts.setdefault(str(value.get("host")), len(hosts))
+        return NodeFacts(devices, partition)
 
-    def _read_list(self, text: str) -> list[NodeDevices]:
+    def _read_list(self, text: str) -> list[NodeFacts]:
         value = self._parsed(text, 0)
         if "missing" in value:
             self._raise_missing(value["missing"], value.get("timeout_ms", 0), "list of its devices")
@@ -218,11 +264,16 @@ class _Exchange:
             process = value.get("process")
             msg = str(value["error"])
             raise DistributedError(msg, operation=self._nodes.operation, process=process)
-        found = value.get("devices")
+        found = value.get("nodes")
         count = self._nodes.num_nodes
         if not isinstance(found, list) or len(found) != count:
             self._raise_wrong(0, f"published {found!r} for the devices of {count} nodes")
-        return [self._read_devices(devices, node, 0) for node, devices in enumerate(found)]
+        return [self._read_listed(listed, node) for node, listed in enumerate(found)]
+
+    def _read_listed(self, value: object, node: int) -> NodeFacts:
+        if not (isinstance(value, list) and len(value) == 2 and _is_number(value[1])):
+            self._raise_wrong(0, f"published {value!r} for node {node}")
+        return NodeFacts(self._read_devices(value[0], node, 0), value[1])
 
     def _read_devices(self, value: object, node: int, publisher: int) -> NodeDevices:
         devices = value if isinstance(value, list) else []
@@ -267,6 +318,15 @@ class _Exchange:
         )
 
 
+def _host() -> str:
+    """Return what processes of one host, in containers too, have alike."""
+    try:
+        with open(_BOOT_ID, encoding="ascii") as file:
+            return file.read().strip()
+    except OSError:
+        return socket.gethostname()
+
+
 def _is_deadline(error: Exception) -> bool:
     code = getattr(error, "code", None)
     return (
@@ -280,7 +340,10 @@ def _is_device(pair: object) -> bool:
     return (
         isinstance(pair, list)
         and len(pair) == 2
-        and type(pair[0]) is int
-        and 0 <= pair[0] < 1 << 31
+        and _is_number(pair[0])
         and isinstance(pair[1], str)
     )
+
+
+def _is_number(value: object) -> bool:
+    return type(value) is int and 0 <= value < 1 << 31

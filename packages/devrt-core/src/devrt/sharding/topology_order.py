@@ -22,7 +22,8 @@ def order_by_topology(devices: Iterable[Device], mesh_shape: Shape = ()) -> list
     ``core_on_chip`` (an int, 0 where there is none). Where the devices fill a box of coordinates
     and each mesh axis can be given box dimensions of its size, consecutive positions along every
     mesh axis are one step apart; else, where there are coordinates, it is a walk through all
-    devices from neighbour to neighbour; else the order of the ids.
+    devices from neighbour to neighbour; else the order of the ids. So it is for GPUs, whose
+    ``coords`` only count them: by partition, process and device. They have a ``partition_index``.
     """
     given = list(devices)
     points = [_point_of(device) for device in given]
@@ -41,7 +42,7 @@ def order_by_topology(devices: Iterable[Device], mesh_shape: Shape = ()) -> list
 
 def _point_of(device: Any) -> Shape | None:
     coords = getattr(device, "coords", None)
-    if coords is None:
+    if coords is None or hasattr(device, "partition_index"):
         return None
     # Reversed, because the first coordinate is the one that ids count first.
     return (*reversed(tuple(coords)), getattr(device, "core_on_chip", None) or 0)

@@ -82,6 +82,17 @@ NodeDevice to_node_device(nb::handle pair) {
   return {to_int(parts[0], "the number of a device", operation.c_str()), std::move(kind)};
 }
 
+NodeFacts to_node_facts(nb::handle node) {
+  const std::string operation = make_operation();
+  NodeFacts facts;
+  for (const nb::object& pair :
+       to_items(node.attr("devices"), "a node's devices", operation.c_str())) {
+    facts.devices.push_back(to_node_device(pair));
+  }
+  facts.partition = to_int(node.attr("partition"), "a node's partition", operation.c_str());
+  return facts;
+}
+
 }  // namespace
 
 Traceback to_traceback_mode(const std::string& name) {
@@ -113,12 +124,9 @@ NodesExchange to_exchange(nb::handle function) {
     }
     const nb::object answer = function(mine);
     const std::string operation = make_operation();
-    NodesDevices nodes;
-    for (const nb::object& node : to_items(answer, "the devices of nodes", operation.c_str())) {
-      nodes.emplace_back();
-      for (const nb::object& pair : to_items(node, "a node's devices", operation.c_str())) {
-        nodes.back().push_back(to_node_device(pair));
-      }
+    std::vector<NodeFacts> nodes;
+    for (const nb::object& node : to_items(answer, "the facts of nodes", operation.c_str())) {
+      nodes.push_back(to_node_facts(node));
     }
     return nodes;
   };

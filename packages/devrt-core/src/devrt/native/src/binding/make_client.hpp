@@ -15,7 +15,7 @@ std::chrono::milliseconds to_milliseconds(double seconds);
 /// Lets a client wait, and hear of signals, as Python does.
 void join_python(ClientOptions& options);
 /// Returns an exchange that calls a function of Python with this node's devices, as pairs of a
-/// number and a kind, for lists of such pairs by node; of None none.
+/// number and a kind, for the nodes' facts (`devrt.native.nodes.NodeFacts`); of None none.
 NodesExchange to_exchange(nb::handle function);
 
 /// Binds `make_client`, which takes the driver's own options too.

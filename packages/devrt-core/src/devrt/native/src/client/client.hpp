@@ -329,8 +329,8 @@ class Client {
   Ref<Storage> allocate_staging(std::size_t bytes) const;
 
   std::vector<DeviceFacts> ask_for_devices() const;
-  NodesDevices ask_other_nodes(std::span<const DeviceFacts> local,
-                               const NodesExchange& exchange) const;
+  std::vector<NodeFacts> ask_other_nodes(std::span<const DeviceFacts> local,
+                                         const NodesExchange& exchange) const;
   void make_devices(const NodesExchange& exchange);
 
   const ClientOptions options_;

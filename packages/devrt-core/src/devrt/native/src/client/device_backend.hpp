@@ -119,6 +119,8 @@ class DeviceBackend {
   /// Returns the devices, at least one, in the order of their ids. Called once.
   virtual std::vector<DeviceFacts> devices() = 0;
 
+  /// Returns whether devices say which partition of all nodes' devices they are in.
+  virtual bool has_partitions() const noexcept { return false; }
   /// Returns the alignment of every allocation, a power of two.
   virtual std::size_t alignment() const noexcept { return kAlignment; }
   /// Returns where the client gets host memory from that goes to a device, or comes from it.

@@ -46,6 +46,14 @@ void check_total(std::int64_t total) {
       make_operation());
 }
 
+/// Adds where a device is among all nodes' devices, in the words of XLA's GPU clients.
+void add_place(DeviceFacts& facts, int partition, int node_in_partition, int device_of_node) {
+  const std::vector<std::int64_t> coords{partition, node_in_partition, device_of_node};
+  facts.attributes.emplace_back("coords", coords);
+  facts.attributes.emplace_back("slice_index", std::int64_t{partition});  // the older name
+  facts.attributes.emplace_back("partition_index", std::int64_t{partition});
+}
+
 }  // namespace
 
 std::vector<DeviceFacts> Client::ask_for_devices() const {
@@ -67,38 +75,40 @@ std::vector<DeviceFacts> Client::ask_for_devices() const {
 }
 
 /// Returns every node's devices; those of this node say nothing that `local` does not.
-NodesDevices Client::ask_other_nodes(std::span<const DeviceFacts> local,
-                                     const NodesExchange& exchange) const {
-  NodesDevices found;
+std::vector<NodeFacts> Client::ask_other_nodes(std::span<const DeviceFacts> local,
+                                               const NodesExchange& exchange) const {
+  std::vector<NodeFacts> found;
   if (exchange) {
     found = exchange(local);
   } else {
     check_total(static_cast<std::int64_t>(local.size()) * options_.num_nodes);
     std::vector<NodeDevice> alike(local.size());
     for (std::size_t i = 0; i < alike.size(); ++i) alike[i].local_hardware_id = static_cast<int>(i);
-    found.assign(static_cast<std::size_t>(options_.num_nodes), alike);
+    for (int node = 0; node < options_.num_nodes; ++node) found.push_back({alike, node});
   }
   const auto here = static_cast<std::size_t>(options_.node_id);
   if (found.size() != static_cast<std::size_t>(options_.num_nodes) ||
-      found[here].size() != local.size()) {
+      found[here].devices.size() != local.size()) {
     raise_invalid("The devices of every node, and of this one all, must be given.",
                   make_operation());
   }
   std::int64_t total = 0;
-  for (const auto& node : found) total += static_cast<std::int64_t>(node.size());
+  for (const NodeFacts& node : found) total += static_cast<std::int64_t>(node.devices.size());
   check_total(total);
   return found;
 }
 
 void Client::make_devices(const NodesExchange& exchange) {
   const std::vector<DeviceFacts> local = ask_for_devices();
-  const NodesDevices nodes = ask_other_nodes(local, exchange);
+  const std::vector<NodeFacts> nodes = ask_other_nodes(local, exchange);
+  std::map<int, int> nodes_of_partition;
   num_local_ = local.size();
   Sources sources(cache_);
   for (int node = 0; node < options_.num_nodes; ++node) {
     const bool is_here = node == options_.node_id;
     if (is_here) first_local_ = devices_.size();
-    const std::vector<NodeDevice>& own = nodes[static_cast<std::size_t>(node)];
+    const auto& [own, partition] = nodes[static_cast<std::size_t>(node)];
+    const int node_in_partition = nodes_of_partition[partition]++;
     for (std::size_t i = 0; i < own.size(); ++i) {
       std::vector<MemorySource> memories;
       if (is_here) {
@@ -106,10 +116,14 @@ void Client::make_devices(const NodesExchange& exchange) {
           memories.push_back(sources.of(kind, local[i]));
         }
       }
+      DeviceFacts facts =
+          is_here ? local[i] : DeviceFacts{own[i].local_hardware_id, own[i].kind, {}, {}};
+      if (backend_->has_partitions()) {
+        add_place(facts, partition, node_in_partition, static_cast<int>(i));
+      }
       devices_.push_back(std::make_unique<Device>(
-          *this, static_cast<int>(devices_.size()), static_cast<int>(i), node,
-          is_here ? local[i] : DeviceFacts{own[i].local_hardware_id, own[i].kind, {}, {}}, memories,
-          is_here ? sources.total_of(local[i]) : nullptr));
+          *this, static_cast<int>(devices_.size()), static_cast<int>(i), node, std::move(facts),
+          memories, is_here ? sources.total_of(local[i]) : nullptr));
     }
   }
 }

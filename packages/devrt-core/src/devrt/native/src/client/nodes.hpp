@@ -16,10 +16,13 @@ struct NodeDevice {
   std::string kind;
 };
 
-/// The devices of all nodes, by node.
-using NodesDevices = std::vector<std::vector<NodeDevice>>;
+/// What all nodes know of one.
+struct NodeFacts {
+  std::vector<NodeDevice> devices;
+  int partition = 0;  ///< within which devices are connected better than by a network
+};
 
-/// Returns the devices of all nodes, given those of this one.
-using NodesExchange = std::function<NodesDevices(std::span<const DeviceFacts>)>;
+/// Returns the facts of all nodes, by node, given the devices of this one.
+using NodesExchange = std::function<std::vector<NodeFacts>(std::span<const DeviceFacts>)>;
 
 }  // namespace devrt::native

@@ -25,6 +25,7 @@ class GpuBackend final : public native::DeviceBackend {
   ~GpuBackend() override;
 
   std::vector<native::DeviceFacts> devices() override;
+  bool has_partitions() const noexcept override { return true; }
   std::size_t alignment() const noexcept override { return kAlignment; }
   std::shared_ptr<HostAllocator> staging() override { return staging_; }
   ReadyEvent copy(const native::Queue& queue, std::span<const native::RegionCopy> copies) override;
