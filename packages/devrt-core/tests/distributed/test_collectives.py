@@ -51,6 +51,15 @@ for dtype in map(np.dtype, DTYPES):
 assert one.shape == () and one == rank * n * (n + 1) // 2
 (both,) = c.all_reduce([np.array([rank == 0, True])], "min")
 assert both.tolist() == [False, True]
+for size in (1, 1000, 33_000, 120_000, 262_140, 262_145, 700_001, 33_000, 1):
+    xs = made.standard_normal((n, size)).astype(np.float32)
+    (got,) = c.all_reduce([xs[rank]])
+    np.testing.assert_allclose(got, xs.sum(0), rtol=1e-4, atol=1e-4)
+    (all_got,) = c.all_gather([got])
+    assert all((row.view(np.int32) == got.view(np.int32)).all() for row in all_got)  # of all ranks
+    pieces = np.split(xs[:, : size - size % n], n, axis=1)
+    (swapped,) = c.all_to_all([np.concatenate([piece[rank] for piece in pieces])])
+    np.testing.assert_array_equal(swapped, np.concatenate(list(pieces[rank])))
 large = np.arange(3_000_000, dtype=np.float32)
 np.testing.assert_array_equal(c.all_reduce([large])[0], large * n)
 other = collectives.connect(ENGINE, name="other", timeout=60)
