@@ -8,6 +8,7 @@ import subprocess
 import sys
 import textwrap
 import threading
+import time
 from contextlib import suppress
 
 import pytest
@@ -18,6 +19,8 @@ from devrt import xla_client
 from devrt.distributed.direct.client import DirectClient
 from devrt.distributed.journal import Journal
 from devrt.distributed.ports import free_port
+from devrt.distributed.security import Security
+from devrt.distributed.status import read_status
 from devrt.errors import (
     DeadlineExceededError,
     DistributedError,
@@ -122,6 +125,21 @@ def test_what_may_be_done_already_is_not_done_again(service, monkeypatch):
     assert caught.value.code is StatusCode.UNAVAILABLE
     monkeypatch.undo()
     assert one.key_value_increment("n", 1) == 3
+    together(lambda client: client.shutdown(), [one, other], timeout=30)
+
+
+def test_a_service_that_is_back_hears_of_its_processes_long_before_a_heartbeat(service):
+    one, other = joined(service(2000), heartbeat_timeout=2000)
+    address = service(2000)
+    unheard, ages = {0, 1}, {}
+    give_up = time.monotonic() + 60  # of the 500 s between two signs of life
+    while unheard:
+        assert time.monotonic() < give_up
+        for process in read_status(address, Security())["processes"]:
+            number, age = process["process"], process["heartbeat_age"]
+            if age < ages.get(number, 0):
+                unheard.discard(number)
+            ages[number] = age
     together(lambda client: client.shutdown(), [one, other], timeout=30)
 
 

@@ -17,6 +17,7 @@ from devrt.errors import DevrtError, PeerLostError, StatusCode
 __all__ = ["Signs"]
 
 _POLL, _BEAT = NUMBERS["PollForError"], NUMBERS["Heartbeat"]
+_RETRY_SECONDS = 1.0  # a service that is started again is found soon, whatever the heartbeat
 _ENDING = {StatusCode.UNAVAILABLE, StatusCode.CANCELLED}  # of a service that ends: it may come back
 
 
@@ -81,7 +82,7 @@ class Signs:
                 words = f"the coordination service gave no sign for {self._heartbeat:g} s: {cause}."
                 self._lose(refused(StatusCode.UNAVAILABLE, words))
                 break
-            self._ended.wait(self._period)
+            self._ended.wait(min(self._period, _RETRY_SECONDS))
         self._drop(stream)
 
     def _beat_on(self) -> None:

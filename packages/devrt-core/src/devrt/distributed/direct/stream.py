@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import socket
 import time
+from typing import Any
 
 from devrt.distributed.direct.frames import (
     HEADER,
@@ -52,7 +53,7 @@ class Stream:
     def __init__(self, address: tuple[str, int], hello: bytes, seconds: float) -> None:
         try:
             self._end: float | None = time.monotonic() + seconds
-            self._socket = socket.create_connection(address, seconds)
+            self._socket = socket.create_connection((_plain(address[0]), address[1]), seconds)
             self._socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             self._socket.sendall(hello)
         except TimeoutError:
@@ -167,3 +168,12 @@ class Stream:
         if not more:
             raise ConnectionError("the service closed the connection")
         return more
+
+
+def _plain(host: str) -> Any:
+    """Return a name that is ASCII as bytes, which the type stubs do not know of.
+
+    For a name as text Python imports what encodes international ones, which takes a process longer
+    than all else that it does to join a job.
+    """
+    return host.encode() if host.isascii() else host
