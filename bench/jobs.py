@@ -57,7 +57,7 @@ class JobProcess:
         try:
             printed, errors = self.process.communicate(timeout=self._timeout)
         except subprocess.TimeoutExpired as error:
-            raise JobError(str(error)) from error
+            raise JobError(f"a process did not end within {error.timeout:g} s") from error
         if self.process.returncode:
             last = errors.strip().splitlines() or [f"status {self.process.returncode}"]
             raise JobError(last[-1])

@@ -7,6 +7,7 @@ import pytest
 
 from devrt.errors import PluginContractError
 from devrt.native.classes import register
+from devrt.native.domains import domain_in
 
 MARK = "works in one interpreter of a process only, and another one has it."
 
@@ -46,3 +47,9 @@ def test_a_module_without_a_file(monkeypatch):
     monkeypatch.setitem(sys.modules, "devrt_four", types.ModuleType("devrt_four"))
     with pytest.raises(PluginContractError, match="another CLASS_PREFIX"):
         register("devrt_four", "Four")
+
+
+def test_large_libraries_are_read_in_linear_time():
+    """A pattern with a repeat before the words was tried at each of 64 MiB of letters."""
+    assert domain_in(b"a" * (64 << 20)) == ""
+    assert domain_in(b"a" * (64 << 20) + b"\0devrt_five " + MARK.encode()) == "devrt_five"

@@ -2,19 +2,25 @@
 
 from __future__ import annotations
 
+import mmap
 import re
 import sys
 
 __all__ = ["classless", "domain_in"]
 
-_MARK = re.compile(rb"(\w{1,200}) works in one interpreter of a process only")
-"""What ``nanobind_init.cpp`` of the SDK says where a second interpreter imports a module."""
+_MARK = b" works in one interpreter of a process only"
+"""What ``nanobind_init.cpp`` of the SDK says, behind the domain, where a second interpreter imports a
+module."""
+
+_DOMAIN = re.compile(rb"\w+$")
+_LONGEST = 200
 
 
-def domain_in(data: bytes) -> str:
+def domain_in(data: bytes | mmap.mmap) -> str:
     """Return the NB_DOMAIN that a module was built with; empty where it does not say."""
-    found = _MARK.search(data)
-    return found[1].decode("ascii", "replace") if found else ""
+    at = data.find(_MARK)  # not by a pattern: libraries have hundreds of MB
+    found = _DOMAIN.search(data[max(0, at - _LONGEST) : max(0, at)])
+    return found[0].decode("ascii", "replace") if found else ""
 
 
 def classless(module: str, prefix: str) -> str:
@@ -28,9 +34,10 @@ def classless(module: str, prefix: str) -> str:
         What its classes are called by.
     """
     domain = _domain_of(module)
-    others = [name for name in list(sys.modules) if name != module and _domain_of(name) == domain]
+    loaded = list(sys.modules) if domain else ()
+    others = [name for name in loaded if name != module and _domain_of(name) == domain]
     msg = f"the native module {module} has no class {prefix}Client: "
-    if not (domain and others):
+    if not others:
         return (
             f"{msg}it was built with another CLASS_PREFIX. Build it with the one that it is given."
         )
@@ -46,7 +53,7 @@ def _domain_of(module: str) -> str:
     if not path.endswith(".so"):
         return ""
     try:
-        with open(path, "rb") as file:
-            return domain_in(file.read())
-    except OSError:
+        with open(path, "rb") as file, mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ) as data:
+            return domain_in(data)
+    except (OSError, ValueError):  # the latter of an empty file
         return ""
