@@ -9,8 +9,7 @@ import sys
 __all__ = ["classless", "domain_in"]
 
 _MARK = b" works in one interpreter of a process only"
-"""What ``nanobind_init.cpp`` of the SDK says, behind the domain, where a second interpreter imports a
-module."""
+"""What the SDK says where a second interpreter imports a module, behind the domain."""
 
 _DOMAIN = re.compile(rb"\w+$")
 _LONGEST = 200
