@@ -53,10 +53,15 @@ class SlowProxy:
         for task in tasks:
             task.cancel()
         await asyncio.gather(*tasks, return_exceptions=True)
+        await asyncio.sleep(0)  # for what was closed
 
     async def _forward(self, reader, writer, port):
         far_reader, far_writer = await asyncio.open_connection("127.0.0.1", port)
-        await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        try:
+            await asyncio.gather(self._pass(reader, far_writer), self._pass(far_reader, writer))
+        finally:
+            writer.close()
+            far_writer.close()
 
     async def _pass(self, reader, writer):
         """Send on what comes, in its order; how long each piece is under way does not add up."""

@@ -4,6 +4,8 @@ import itertools
 import os
 import queue
 import signal
+import subprocess
+import sys
 import threading
 from contextlib import closing
 
@@ -358,3 +360,39 @@ def test_a_job_that_is_ended_ends_what_waits(one):
         again = xla_client.get_distributed_runtime_service(service.address, 1)
         assert again.status()["processes"][0]["state"] == "absent"
         again.shutdown()
+
+
+ENDS = """
+import gc
+import sys
+import threading
+from devrt.distributed.etcd.store import EtcdStore
+
+def hold(condition):
+    "As a thread of gRPC's does for a moment, in which the interpreter may end."
+    with condition:
+        held.set()
+        threading.Event().wait()
+
+def main():
+    store = EtcdStore(sys.argv[1].split(","), "ends", patience=20)
+    watch = store.watch("k", print)
+    kind = "_MultiThreadedRendezvous"
+    (call,) = [each for each in gc.get_objects() if type(each).__name__ == kind]
+    store.close()
+    for thread in threading.enumerate():
+        if thread is not threading.main_thread():
+            thread.join(20)
+    threading.Thread(target=hold, args=(call._state.condition,), daemon=True).start()
+    assert held.wait(20)
+
+gc.disable()  # what is left is collected at the end
+held = threading.Event()
+main()
+"""
+
+
+def test_the_end_of_the_interpreter_does_not_wait_for_a_thread_of_grpc(one):
+    command = [sys.executable, "-c", ENDS, one.hosts]
+    done = subprocess.run(command, capture_output=True, text=True, timeout=60)
+    assert (done.returncode, done.stdout, done.stderr) == (0, "", "")

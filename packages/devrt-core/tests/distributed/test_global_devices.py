@@ -116,7 +116,8 @@ def test_a_process_that_asks_for_no_devices_is_named_to_those_that_do(launch):
         else:
             from devrt.errors import DeadlineExceededError
             from devrt.native import nodes
-            nodes._MINUTES = {"local": 0.005, "global": 1}
+            nodes._MINUTES = {"local": 0.02, "global": 1}
+            client.wait_at_barrier("both", 60_000, [0, 2])
             found = refused(devrt.devices)
             client.wait_at_barrier("seen", 60_000)
             show(found=found, kept=distributed.is_initialized())

@@ -12,6 +12,7 @@ from devrt.distributed.jaxlib_errors import DETAILS, lost_at_jaxlib
 from devrt.distributed.link import BEATS, ONCE, PAUSE, Link, is_once, perhaps_done
 from devrt.distributed.protocol.contract import CONTRACT_METADATA
 from devrt.distributed.protocol.messages import ERROR_KEY, LIMIT_KEY, RESUMES_KEY, grpc_module
+from devrt.distributed.protocol.open_calls import kept
 from devrt.distributed.security import Security
 from devrt.errors import DevrtError, DistributedError, PeerLostError, StatusCode
 
@@ -92,12 +93,14 @@ class Connection(Link):
 
     def _cancellable(self, method: str, request: Any, seconds: float, what: str) -> Any:
         with self._lock:
-            future = self._methods[method].future(
-                request,
-                timeout=seconds,
-                # What must not be done twice is sent when there is a connection, else not at all.
-                wait_for_ready=self._resumes and method in ONCE,
-                metadata=self._security.metadata,
+            future = kept(
+                self._methods[method].future(
+                    request,
+                    timeout=seconds,
+                    # What must not be done twice is sent when there is a connection, or not at all.
+                    wait_for_ready=self._resumes and method in ONCE,
+                    metadata=self._security.metadata,
+                )
             )
             self._waits.add(future)
         try:
@@ -145,7 +148,7 @@ class Connection(Link):
     def _begin_poll(self) -> None:
         """Let the service say when a process is lost."""
         call = self._methods["PollForError"]
-        self._poll = call.future(self._poll_request(), metadata=self._security.metadata)
+        self._poll = kept(call.future(self._poll_request(), metadata=self._security.metadata))
         self._poll.add_done_callback(self._polled)
 
     def _is_final(self, error: Exception, failures: int) -> bool:

@@ -11,6 +11,7 @@ from devrt.distributed.channel import OPTIONS
 from devrt.distributed.etcd.tokens import Login, Metadata, Tokens, is_of_token
 from devrt.distributed.faults import refused
 from devrt.distributed.protocol.messages import grpc_module, message
+from devrt.distributed.protocol.open_calls import kept
 from devrt.distributed.security import Security
 from devrt.errors import DevrtError, StatusCode
 
@@ -87,7 +88,7 @@ class Endpoints:
 
         def attempt(index: int, seconds: float, metadata: Metadata) -> Any:
             stream = self._stream_of(index, method, response)
-            call = stream(iter([request]), timeout=seconds, metadata=_METADATA + metadata)
+            call = kept(stream(iter([request]), timeout=seconds, metadata=_METADATA + metadata))
             answer = next(call)
             call.cancel()
             return answer
@@ -138,7 +139,7 @@ class Endpoints:
     ) -> Any:
         """Open a stream to a member; return the call."""
         stream = self._stream_of(index, method, response)
-        return stream(requests, metadata=_METADATA + metadata)
+        return kept(stream(requests, metadata=_METADATA + metadata))
 
     def leave(self, index: int) -> None:
         """Turn from a member that does not answer to the next."""
