@@ -114,5 +114,5 @@ def test_processes_know_which_partition_each_device_is_in(tmp_path, monkeypatch)
         assert two_hosts == [[0, 0, 0, 0, 0], [1, 0, 0, 1, 1]]
         assert given == [[1, 0, 0, 1, 1], [0, 0, 0, 0, 0]]
         assert "make_cuda_client could not exchange the topology" in contradicting
-        assert "node 1 was given a partition_index, and node 0 none" in contradicting
+        assert "node 1 was given a partition_index, and node 0 none. Give every" in contradicting
         assert slices == [[0, 0, 0, 0, 0], [1, 0, 0, 1, 1]]

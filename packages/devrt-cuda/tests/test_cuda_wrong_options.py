@@ -10,6 +10,8 @@ from devrt.runtime import default_runtime
 from support import python
 
 WRONG_TYPES = {
+    "partition_index": ["0", 1.0, True, np.array([3]), np.array([1, 2])],
+    "slice_index": [[0]],
     "mock": ["false", 0, 1],
     "preallocate": ["false", 1, []],
     "memory_fraction": ["x", "0.5", True, [0.5]],
@@ -22,6 +24,8 @@ WRONG_TYPES = {
     "distributed_client": ["localhost:1"],
 }
 WRONG_VALUES = {
+    "partition_index": [-1, 2**30, 2**70],
+    "slice_index": [-1],
     "allocator": ["", "vmm", 1, []],
     "collective_memory_size": [-1],
     "memory_fraction": [0, -1, float("nan"), float("inf"), 10**400, 1.5, 1e9, 1e-300],

@@ -18,20 +18,12 @@
 #include <string>
 #include <vector>
 
-#include "eager_messages.hpp"
-
 struct DevrtGlooGroup {
   std::shared_ptr<gloo::rendezvous::Context> context;
   std::chrono::milliseconds timeout;
-  std::unique_ptr<devrt::gloo_library::EagerMessages> messages;
-
-  /// Ends the connections first: Gloo's thread reads into the memory of the messages.
-  ~DevrtGlooGroup() { context->closeConnections(); }
 };
 
 namespace {
-
-using devrt::gloo_library::EagerMessages;
 
 using Reduce = gloo::AllreduceOptions::Func;
 
@@ -39,9 +31,6 @@ using Reduce = gloo::AllreduceOptions::Func;
 constexpr std::uint64_t kSlot = std::uint64_t{0x7d} << 56;
 constexpr std::uint64_t kInterruptSlot = std::uint64_t{0x7e} << 56;  // on which nothing is sent
 constexpr std::size_t kLongestAddress = 1 << 16;
-/// Each rank reduces all of an array if that sends about so many bytes more: it saves a step.
-/// Two ranks send as many either way.
-constexpr std::size_t kAtOnce = 256 << 10;
 
 /// A key that could not be set, or did not come.
 struct StoreError : std::runtime_error {
@@ -125,50 +114,8 @@ Reduce reduction(char op) {
   throw std::invalid_argument("no such reduction");
 }
 
-/// Reduces where each rank sends all it has to each other one. They do it in one order, so that all
-/// get the same bits.
-template <class T>
-void reduce_at_once(const DevrtGlooGroup& group, T* data, std::size_t count, const Reduce& reduce) {
-  EagerMessages& messages = *group.messages;
-  messages.exchange(count * sizeof(T), [&](int) { return data; });
-  std::memcpy(data, messages.from(0), count * sizeof(T));
-  for (int rank = 1; rank < group.context->size; ++rank) {
-    reduce(data, data, messages.from(rank), count);
-  }
-}
-
-/// Reduces where each rank sends each other one its part, and then the reduced part to all.
-template <class T>
-void reduce_in_two(const DevrtGlooGroup& group, T* data, std::size_t count, const Reduce& reduce) {
-  EagerMessages& messages = *group.messages;
-  const auto size = static_cast<std::size_t>(group.context->size);
-  const std::size_t part = (count + size - 1) / size;
-  std::vector<T> padded(part * size);
-  std::copy_n(data, count, padded.data());
-  const auto part_of = [&](int rank) { return &padded[part * static_cast<std::size_t>(rank)]; };
-  messages.exchange(part * sizeof(T), part_of);
-  T* mine = part_of(group.context->rank);
-  std::memcpy(mine, messages.from(0), part * sizeof(T));
-  for (int rank = 1; rank < group.context->size; ++rank) {
-    reduce(mine, mine, messages.from(rank), part);
-  }
-  messages.exchange(part * sizeof(T), [&](int) { return mine; });
-  for (int rank = 0; rank < group.context->size; ++rank) {
-    std::memcpy(part_of(rank), messages.from(rank), part * sizeof(T));
-  }
-  std::copy_n(padded.data(), count, data);
-}
-
 template <class T>
 void all_reduce(const DevrtGlooGroup& group, void* data, std::size_t count, char op) {
-  const std::size_t bytes = count * sizeof(T);
-  const auto size = static_cast<std::size_t>(group.context->size);
-  if (bytes <= group.messages->longest() && bytes * size <= 2 * bytes + kAtOnce) {
-    return reduce_at_once(group, static_cast<T*>(data), count, reduction<T>(op));
-  }
-  if (bytes + size * sizeof(T) <= size * group.messages->longest()) {
-    return reduce_in_two(group, static_cast<T*>(data), count, reduction<T>(op));
-  }
   gloo::AllreduceOptions options(group.context);
   options.setOutput(static_cast<T*>(data), count);
   options.setReduceFunction(reduction<T>(op));
@@ -218,14 +165,6 @@ void move_bytes(const DevrtGlooGroup& group, Options& options, void* in, std::si
   options.setTimeout(group.timeout);
 }
 
-/// Writes what the ranks have sent, in their order.
-void take_all(const DevrtGlooGroup& group, std::size_t size, void* out) {
-  for (int rank = 0; rank < group.context->size; ++rank) {
-    std::memcpy(static_cast<std::byte*>(out) + size * static_cast<std::size_t>(rank),
-                group.messages->from(rank), size);
-  }
-}
-
 void check_done(bool done) {
   if (!done) throw gloo::IoException("the exchange was ended");
 }
@@ -244,7 +183,6 @@ int devrt_gloo_connect(int rank, int size, const char* host, std::int64_t timeou
     made->context->setTimeout(made->timeout);
     Store keys(*store);
     made->context->connectFullMesh(keys, device);
-    made->messages = std::make_unique<EagerMessages>(*made->context, made->timeout);
     *group = made.release();
   });
 }
@@ -274,10 +212,6 @@ int devrt_gloo_all_reduce(DevrtGlooGroup* group, void* data, std::size_t count, 
 int devrt_gloo_all_gather(DevrtGlooGroup* group, void* in, std::size_t size, void* out,
                           DevrtGlooError* error) {
   return guarded(error, [&] {
-    if (size <= group->messages->longest()) {
-      group->messages->exchange(size, [&](int) { return in; });
-      return take_all(*group, size, out);
-    }
     gloo::AllgatherOptions options(group->context);
     move_bytes(*group, options, in, size, out,
                size * static_cast<std::size_t>(group->context->size));
@@ -288,12 +222,6 @@ int devrt_gloo_all_gather(DevrtGlooGroup* group, void* in, std::size_t size, voi
 int devrt_gloo_all_to_all(DevrtGlooGroup* group, void* in, std::size_t size, void* out,
                           DevrtGlooError* error) {
   return guarded(error, [&] {
-    if (size <= group->messages->longest()) {
-      group->messages->exchange(size, [&](int rank) {
-        return static_cast<std::byte*>(in) + size * static_cast<std::size_t>(rank);
-      });
-      return take_all(*group, size, out);
-    }
     gloo::AlltoallOptions options(group->context);
     const std::size_t all = size * static_cast<std::size_t>(group->context->size);
     move_bytes(*group, options, in, all, out, all);

@@ -228,7 +228,7 @@ class _Keys:
         self._client = client
         self._prefix = prefix
         self._milliseconds = milliseconds
-        self.failure: Exception | None = None
+        self.failure: BaseException | None = None
         self.functions = _Store(_SET(self._guarded(self._set)), _GET(self._guarded(self._get)))
 
     def _set(self, key: bytes, value: Any, size: int) -> None:
@@ -247,7 +247,7 @@ class _Keys:
         def call(*arguments: Any) -> int:
             try:
                 function(*arguments)
-            except Exception as error:  # noqa: BLE001  nothing may be raised into C
+            except BaseException as error:  # noqa: BLE001  nothing may be raised into C
                 self.failure = error
                 return 1
             return 0

@@ -154,14 +154,13 @@ def process(value: Any, name: str) -> int:
 
 def partition(slice_index: Any, partition_index: Any) -> int | None:
     """Return which partition a process's GPUs are in, by either name; the second wins."""
-    name = "slice_index" if partition_index is None else "partition_index"
-    given = slice_index if partition_index is None else partition_index
-    if given is None:
-        return None
-    found = number(given, name)
-    if not 0 <= found < _MOST_PARTITIONS:
-        msg = f"{name} must be at least 0 and below {_MOST_PARTITIONS}, and is {found}."
-        raise InvalidArgumentError(msg, argument=name)
+    found = None
+    for name, given in (("slice_index", slice_index), ("partition_index", partition_index)):
+        if given is not None:
+            found = number(given, name)
+            if not 0 <= found < _MOST_PARTITIONS:
+                msg = f"{name} must be at least 0 and below {_MOST_PARTITIONS}, and is {found}."
+                raise InvalidArgumentError(msg, argument=name)
     return found
 
 

@@ -102,7 +102,8 @@ def _given(name: str, value: Any) -> Any:
         return bool(value)
     if form == _TEXT and isinstance(value, str):
         return value
-    if form in _NUMBERS and hasattr(value, _NUMBERS[form]) and not isinstance(value, bool):
+    is_number = hasattr(value, _NUMBERS.get(form, "")) and getattr(value, "ndim", 0) == 0
+    if is_number and not isinstance(value, bool):
         if not -_MOST <= value <= _MOST:  # nor NaN
             raise InvalidArgumentError(f"{name} is out of range: {value!r}.", option=name)
         return operator.index(value) if form == _WHOLE else float(value)

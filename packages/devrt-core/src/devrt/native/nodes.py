@@ -38,6 +38,7 @@ NodeDevices = list[tuple[int, str]]
 _MINUTES = {"local": 2.0, "global": 5.0}
 _GLANCE_MS = 1  # long enough for a key that is there
 _BOOT_ID = "/proc/sys/kernel/random/boot_id"  # of Linux: another one whenever it starts
+_START_ALIKE = "Start every process with the same program, the same num_nodes and versions"
 _METHODS = ("key_value_set", "blocking_key_value_get", "wait_at_barrier")
 
 
@@ -248,10 +249,9 @@ class _Exchange:
         if not (partition is None or _is_number(partition)):
             self._raise_wrong(node, f"published {partition!r} for its partition")
         if (partition is None) is not (self._nodes.partition is None):
-            other = "a partition_index, and node 0 none"
-            if partition is None:
-                other = "no partition_index, and node 0 one"
-            self._raise_wrong(node, f"was given {other}")
+            has, others = ("no", "one") if partition is None else ("a", "none")
+            what = f"was given {has} partition_index, and node 0 {others}"
+            self._raise_wrong(node, what, "Give every process a partition_index, or none")
         if partition is None:  # a new one for each host, in the order of their first processes
             partition = hosts.setdefault(str(value.get("host")), len(hosts))
         return NodeFacts(devices, partition)
@@ -309,10 +309,10 @@ class _Exchange:
             operation=self._nodes.operation,
         ) from error
 
-    def _raise_wrong(self, node: int, what: str) -> NoReturn:
+    def _raise_wrong(self, node: int, what: str, remedy: str = _START_ALIKE) -> NoReturn:
         raise DistributedError(
-            f"{self._nodes.operation} could not exchange the topology: node {node} {what}. Start "
-            "every process with the same program, the same num_nodes and the same versions.",
+            f"{self._nodes.operation} could not exchange the topology: node {node} {what}. "
+            f"{remedy}.",
             operation=self._nodes.operation,
             process=node,
         )

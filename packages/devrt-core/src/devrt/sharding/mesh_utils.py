@@ -111,7 +111,8 @@ def create_hybrid_device_mesh(
     if math.prod(groups) != len(granules):
         msg = (
             f"Number of slices {len(granules)} must equal the product of dcn_mesh_shape {groups}: "
-            f"{name} tells the devices apart."
+            f"{name} tells the devices apart. Give the shape of {len(granules)} groups, or "
+            f"process_is_granule={not process_is_granule}."
         )
         raise InvalidArgumentError(msg, dcn_mesh_shape=groups, granules=len(granules))
     keys = sorted(granules) if should_sort_granules_by_key else list(granules)
