@@ -1,6 +1,7 @@
 """Devices and arrays of several processes, which `devrt.distributed.initialize` has joined."""
 
 import json
+import re
 
 import pytest
 
@@ -127,7 +128,8 @@ def test_a_process_that_asks_for_no_devices_is_named_to_those_that_do(launch):
     for me in (0, 2):
         seen = json.loads(printed[me][0])
         assert seen["found"].startswith("DeadlineExceededError")
-        assert "node 1 did not publish the list of its devices" in seen["found"]
+        late = re.search("node ([0-9, ]+) did not publish the list of its devices", seen["found"])
+        assert "1" in late[1].split(", ")  # on a busy machine, perhaps the other as well
         assert seen["kept"]
 
 
