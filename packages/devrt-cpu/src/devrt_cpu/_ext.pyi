@@ -584,6 +584,9 @@ class CpuLoadedExecutable:
         Return the compiler's own program: one module, with its text and its bytes.
         """
 
+class CpuShortcut:
+    """What a shortcut of a table calls."""
+
 class CpuCallTable:
     """Calls by the keys of their arguments, which are compared by identity."""
 

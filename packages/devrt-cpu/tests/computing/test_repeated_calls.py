@@ -191,7 +191,7 @@ print(f(x), f.__call__.__self__.__class__.__name__)
 """
     way = "builtin_function_or_method"
     assert run_python("-c", code).stdout.splitlines() == [
-        *(way, way, "2", "[2. 2. 2.]", "[2. 2. 2.] PyCapsule"),
+        *(way, way, "2", "[2. 2. 2.]", "[2. 2. 2.] CpuShortcut"),
     ]
 
 
@@ -219,6 +219,22 @@ def test_nothing_keeps_a_function_that_is_gone(x):
         np.testing.assert_array_equal(called(run, x), X + 1)
     finally:
         gc.enable()
+
+
+def test_the_garbage_collector_frees_an_object_that_holds_its_own_jitted_method(x):
+    class Model:
+        def __init__(self):
+            self.step = devrt.jit(self._step)
+
+        def _step(self, a):
+            return a + 1
+
+    model = Model()
+    called(model.step, x)
+    gone = weakref.ref(model)
+    del model
+    gc.collect()
+    assert gone() is None
 
 
 def test_more_structures_than_are_recognised(x):

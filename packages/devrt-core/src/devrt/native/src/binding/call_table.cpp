@@ -123,7 +123,7 @@ struct Shortcut {
 
 PyObject* call_shortcut(PyObject* self, PyObject* arguments, PyObject* named) noexcept {
   return to_python([&] {
-    const Shortcut& shortcut = *target_of<Shortcut>(self);
+    const Shortcut& shortcut = *nb::inst_ptr<Shortcut>(self);
     if (!named && shortcut.is_current()) {
       nb::object made = shortcut.find(arguments);
       if (!made.is_none()) return made;
@@ -138,14 +138,33 @@ PyMethodDef shortcut_definition = {
     "call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_shortcut)),
     METH_VARARGS | METH_KEYWORDS, "Call the function."};
 
+// A function may well refer to what keeps its shortcut, as a method of an object that holds it does:
+// the garbage collector has to see the way through it. What lies on both sides can be cleared.
+int traverse_shortcut(PyObject* self, visitproc visit, void* arg) {
+  Py_VISIT(Py_TYPE(self));
+  if (!nb::inst_ready(self)) return 0;
+  const Shortcut& shortcut = *nb::inst_ptr<Shortcut>(self);
+  Py_VISIT(shortcut.otherwise.ptr());
+  Py_VISIT(shortcut.explain.ptr());
+  return 0;
+}
+
+PyType_Slot shortcut_slots[] = {{Py_tp_new, reinterpret_cast<void*>(&refuse_new)},
+                                {Py_tp_traverse, reinterpret_cast<void*>(&traverse_shortcut)},
+                                {0, nullptr}};
+
 nb::object make_shortcut(const CallTableHandle& table, nb::handle context, nb::handle stamp,
                          nb::handle otherwise, nb::handle explain) {
-  return make_builtin(shortcut_definition, std::make_unique<Shortcut>(
-                                               table.state, nb::borrow(context), nb::borrow(stamp),
-                                               nb::borrow(otherwise), nb::borrow(explain)));
+  const nb::object self = nb::cast(Shortcut{table.state, nb::borrow(context), nb::borrow(stamp),
+                                            nb::borrow(otherwise), nb::borrow(explain)});
+  nb::object made = nb::steal(PyCFunction_New(&shortcut_definition, self.ptr()));
+  if (!made.is_valid()) throw nb::python_error();
+  return made;
 }
 
 void bind_table_class(nb::module_& module) {
+  nb::class_<Shortcut>(module, DEVRT_CLASS_PREFIX "Shortcut", nb::is_final(),
+                       nb::type_slots(shortcut_slots), "What a shortcut of a table calls.");
   nb::class_<CallTableHandle>(
       module, DEVRT_CLASS_PREFIX "CallTable", nb::is_final(), nb::type_slots(no_new_slots),
       "Calls by the keys of their arguments, which are compared by identity.")
