@@ -149,7 +149,7 @@ class CudaDriver final : public Driver {
     const Result result = pointer_attributes_(2, attributes, values, data);
     return result == kSuccess ? range : native::AddressRange();
   }
-  std::string architecture(int major, int minor, const std::string&) const override {
+  std::string architecture(DeviceNumber, int major, int minor, const std::string&) const override {
     return "sm_" + std::to_string(major) + std::to_string(minor);
   }
 

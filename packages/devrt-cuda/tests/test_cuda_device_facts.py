@@ -7,7 +7,7 @@ from devrt.experimental import mesh_utils
 from devrt.runtime import default_runtime
 
 VENDOR = {"cuda": "NVIDIA Corporation", "rocm": "Advanced Micro Devices, Inc"}
-CAPABILITY = {"cuda": "9.0", "rocm": "9.4"}  # of ROCm's the kernel driver knows the name
+CAPABILITY = {"cuda": "9.0", "rocm": "gfx942"}
 
 
 @pytest.fixture

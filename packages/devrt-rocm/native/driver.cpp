@@ -1,6 +1,7 @@
 // The driver of AMD's GPUs: HIP's runtime, from 5.2 on.
 #include <dlfcn.h>
 
+#include <array>
 #include <fstream>
 #include <sstream>
 
@@ -59,6 +60,7 @@ class HipDriver final : public Driver {
     from.get(last_error_, "hipGetLastError");
     // Needed for arrays whose interface does not say which device they are on.
     from.get_optional(pointer_attribute_, "hipPointerGetAttribute");
+    from.get_optional(properties_, "hipGetDevicePropertiesR0600");
     from.get_optional(address_range_, "hipMemGetAddressRange");
     if (!launch_host_) from.get(add_callback_, "hipStreamAddCallback");
     from.finish(*this, kFloor, "HIP 5.2", "Install a later ROCm: https://rocm.docs.amd.com");
@@ -135,7 +137,7 @@ class HipDriver final : public Driver {
     if (result != kSuccess) return {};
     return {reinterpret_cast<std::uintptr_t>(begin), bytes};
   }
-  std::string architecture(int, int, const std::string& pci) const override;
+  std::string architecture(DeviceNumber device, int, int, const std::string& pci) const override;
   std::string compute_capability(int major, int minor,
                                  const std::string& architecture) const override {
     return architecture.empty() ? Driver::compute_capability(major, minor, architecture)
@@ -223,6 +225,7 @@ class HipDriver final : public Driver {
   Result (*launch_host_)(StreamHandle*, void (*)(void*), void*) = nullptr;
   Result (*host_device_pointer_)(void**, void*, unsigned) = nullptr;
   Result (*pointer_attribute_)(void*, int, void*) = nullptr;
+  Result (*properties_)(void*, int) = nullptr;
   Result (*address_range_)(void**, std::size_t*, void*) = nullptr;
   Result (*suggest_block_)(int*, int*, FunctionHandle*, std::size_t, int) = nullptr;
   Result (*add_callback_)(StreamHandle*, void (*)(StreamHandle*, Result, void*), void*,
@@ -240,9 +243,22 @@ std::int64_t property(const std::string& text, const std::string& name) {
   return -1;
 }
 
-/// The runtime gives the name in a struct that changes with the version; the kernel driver's table
-/// says it too: 90010 is gfx90a.
-std::string HipDriver::architecture(int, int, const std::string& pci) const {
+/// The struct that the runtime of ROCm 6 and 7 fills, of which only the name matters here: it is
+/// followed by features, as in gfx90a:sramecc+:xnack-.
+struct Properties {
+  std::array<char, 1160> before;
+  std::array<char, 256> architecture;
+  std::array<char, 56> after;
+};
+static_assert(sizeof(Properties) == 1472);
+
+/// ROCm 5 has another struct; the kernel driver's table says the name too: 90010 is gfx90a.
+std::string HipDriver::architecture(DeviceNumber device, int, int, const std::string& pci) const {
+  Properties properties{};
+  if (properties_ && properties_(&properties, device) == kSuccess) {
+    const std::string name(properties.architecture.data());
+    return name.substr(0, name.find(':'));
+  }
   unsigned domain = 0, bus = 0, slot = 0;
   if (std::sscanf(pci.c_str(), "%x:%x:%x", &domain, &bus, &slot) != 3) return {};
   for (int node = 0; node < 256; ++node) {

@@ -4,6 +4,7 @@
 #include <algorithm>
 #include <array>
 #include <cstdio>
+#include <cstring>
 #include <utility>
 
 #include "simulator.hpp"
@@ -107,6 +108,14 @@ Result hipDeviceGetPCIBusId(char* id, int length, int device) {
     m.check_device(device);
     need(length >= 13);
     std::snprintf(id, static_cast<std::size_t>(length), "0000:%02x:00.0", device + 1);
+  });
+}
+/// Of what ROCm 6 and 7 tell: the name, with features as theirs has.
+Result hipGetDevicePropertiesR0600(char* properties, int device) {
+  return call_any(__func__, [&](Machine& m, const Call&) {
+    m.check_device(device);
+    std::memset(properties, 0, 1472);
+    std::snprintf(properties + 1160, 256, "%s:sramecc+:xnack-", m.model().architecture.data());
   });
 }
 Result hipSetDevice(int device) {

@@ -2,6 +2,7 @@
 // each is connected by the group's id in a thread of its own.
 #include <array>
 #include <atomic>
+#include <chrono>
 #include <functional>
 #include <thread>
 #include <vector>
@@ -110,6 +111,28 @@ TEST_CASE(groups_across_keep_the_order_of_calls_whose_arguments_are_late) {
     if (filling.joinable()) filling.join();
   });
   CHECK(is_right[0] && is_right[1]);
+  client->close();
+  no_reports();
+}
+
+TEST_CASE(groups_across_take_the_results_of_one_that_has_waited_without_waiting_again) {
+  const auto client = client_with("");
+  const Halves halves(*client);
+  std::vector<Ref<Buffer>> late = put_on(halves[0], {1, 2});
+  for (const Ref<Buffer>& each : late) raise_if_error(each->ready().wait());
+  ReadyPromise promise;
+  Memory& memory = *late[0]->memory();
+  late[0] = Buffer::make(memory.shared(), ElementType::kFloat32, Dims{2},
+                         client->storage_of(*late[0], "test"), promise.event());
+  std::thread filling([&] {
+    std::this_thread::sleep_for(std::chrono::milliseconds(50));  // the call waits already
+    promise.set({});
+  });
+  std::vector<Ref<Buffer>> sums = halves[0].reduce(late);
+  filling.join();
+  sums = halves[0].reduce(sums);  // the other half does not come: a wait would not end
+  halves[0].communicator->break_off(gone());
+  for (const Ref<Buffer>& each : sums) CHECK(each->ready().wait().reason() == Reason::kPeer);
   client->close();
   no_reports();
 }

@@ -185,22 +185,38 @@ std::optional<std::vector<ReadyEvent>> start_at_once(const CollectiveWork& work)
   return ended;
 }
 
-/// Starts it once all events have come.
-void start_after_all(const CollectiveWork& work, std::vector<ReadyPromise>& promises) {
+/// Waits for all events and starts it. Throws the error of an event that has one.
+std::vector<ReadyEvent> start_after_all(const CollectiveWork& work) {
+  for (const auto& events : work.after) {
+    for (const ReadyEvent& event : events) raise_if_error(event.wait());
+  }
+  auto ended = work.communicator->start(work.collective, work.ranks(false));
+  work.keep(*ended);
+  return *std::move(ended);
+}
+
+/// Does the same in a thread: the promises are kept once the ranks have ended.
+void keep_after_all(const CollectiveWork& work, std::vector<ReadyPromise>& promises) {
   try {
-    for (const auto& events : work.after) {
-      for (const ReadyEvent& event : events) raise_if_error(event.wait());
-    }
-    const auto ended = work.communicator->start(work.collective, work.ranks(false));
-    work.keep(*ended);
+    const std::vector<ReadyEvent> ended = start_after_all(work);
     for (std::size_t i = 0; i < promises.size(); ++i) {
-      (*ended)[i].on_ready([promise = std::move(promises[i])](const Status& status) mutable {
+      ended[i].on_ready([promise = std::move(promises[i])](const Status& status) mutable {
         promise.set(status);
       });
     }
   } catch (const StatusError& error) {
     for (ReadyPromise& promise : promises) promise.set(error.status());
-    if (work.communicator->spans_processes()) work.communicator->break_off(error.status());
+  }
+}
+
+/// Does the same here and now, for a group that spans processes: in a thread it would begin after
+/// a later one.
+std::vector<ReadyEvent> start_in_turn(const CollectiveWork& work) {
+  try {
+    return start_after_all(work);
+  } catch (const StatusError& error) {
+    work.communicator->break_off(error.status());  // the others would wait
+    return std::vector<ReadyEvent>(work.to.size(), ReadyEvent::already(error.status()));
   }
 }
 
@@ -211,16 +227,13 @@ std::vector<ReadyEvent> start_in_order(Device& device, CollectiveWork work, std:
     return std::vector<ReadyEvent>(work.to.size(), failed);
   }
   if (auto ended = start_at_once(work)) return *std::move(ended);
+  if (spans) return start_in_turn(work);
   std::vector<ReadyPromise> promises(work.to.size());
   std::vector<ReadyEvent> events;
   for (const ReadyPromise& promise : promises) events.push_back(promise.event());
-  if (spans) {  // here and now: in a thread it would begin after a later one
-    start_after_all(work, promises);
-    return events;
-  }
   device.queue().enqueue(stream,
                          [work = std::move(work), promises = std::move(promises)]() mutable {
-                           start_after_all(work, promises);
+                           keep_after_all(work, promises);
                          });
   return events;
 }

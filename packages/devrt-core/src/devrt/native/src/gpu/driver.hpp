@@ -198,7 +198,8 @@ class Driver {
   /// driver does not tell.
   virtual native::AddressRange range_at(const void* data) const noexcept = 0;
   /// Returns what kernels are compiled for ("sm_90"); empty where the driver does not tell.
-  virtual std::string architecture(int major, int minor, const std::string& pci) const = 0;
+  virtual std::string architecture(DeviceNumber device, int major, int minor,
+                                   const std::string& pci) const = 0;
   /// Returns what XLA calls a device's capability.
   virtual std::string compute_capability(int major, int minor,
                                          const std::string& /*architecture*/) const {

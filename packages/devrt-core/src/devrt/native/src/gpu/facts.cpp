@@ -65,7 +65,7 @@ native::DeviceFacts facts_of(const GpuDevice& device, const std::vector<std::int
   const int major = device.attribute(numbers.major);
   const int minor = device.attribute(numbers.minor);
   const std::string pci = pci_of(device);
-  const std::string architecture = driver.architecture(major, minor, pci);
+  const std::string architecture = driver.architecture(device.number(), major, minor, pci);
   add_text("device_vendor", std::string(driver.vendor));
   add_text("compute_capability", driver.compute_capability(major, minor, architecture));
   add_text("architecture", architecture);
