@@ -179,6 +179,14 @@ def test_a_job_that_cannot_be_joined_is_an_error_and_leaves_nothing(alone):
             join(*given)
     with pytest.raises(InvalidTypeError, match="num_processes"):
         join("localhost:1", "2", 0)
+    with pytest.raises(InvalidTypeError, match="partition_index must be an integer, not True"):
+        join("localhost:1", 2, 0, partition_index=True)
+    for given, words in (
+        ({"partition_index": 1 << 30}, "partition_index must be at least 0"),
+        ({"partition_index": 1, "slice_index": 2}, r"not in 1 \(partition_index\), 2 \(slice_"),
+    ):
+        with pytest.raises(InvalidArgumentError, match=words):
+            join("localhost:1", 2, 0, **given)
     for method, words in (("slurm", "SLURM_PROCID"), ("lsf", "no cluster is called 'lsf'")):
         with pytest.raises(InvalidArgumentError, match=words):
             join(cluster_detection_method=method)

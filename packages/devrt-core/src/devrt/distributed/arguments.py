@@ -9,6 +9,7 @@ from collections.abc import Callable, Iterable
 from operator import index
 from typing import Any, TypeVar
 
+from devrt._support.partitions import one_partition
 from devrt.errors import InvalidArgumentError, InvalidTypeError
 
 __all__ = [
@@ -34,7 +35,6 @@ Kind = TypeVar("Kind")
 
 _LONGEST_MS = (1 << 31) - (1 << 20)  # 24 days: what the calls of systems for sockets take
 
-_MOST_PARTITIONS = 1 << 30
 _MOST_PROCESSES = 1 << 20
 
 
@@ -124,6 +124,8 @@ def octets(value: Any) -> bytes:
 def number(value: Any, name: str) -> int:
     """Return an integer of 64 bits."""
     try:
+        if isinstance(value, bool):
+            raise TypeError
         found = index(value)
     except TypeError as error:
         msg = f"{name} must be an integer, not {value!r}."
@@ -153,15 +155,11 @@ def process(value: Any, name: str) -> int:
 
 
 def partition(slice_index: Any, partition_index: Any) -> int | None:
-    """Return which partition a process's GPUs are in, by either name; the second wins."""
-    found = None
-    for name, given in (("slice_index", slice_index), ("partition_index", partition_index)):
-        if given is not None:
-            found = number(given, name)
-            if not 0 <= found < _MOST_PARTITIONS:
-                msg = f"{name} must be at least 0 and below {_MOST_PARTITIONS}, and is {found}."
-                raise InvalidArgumentError(msg, argument=name)
-    return found
+    """Return which partition a process's GPUs are in, by either name."""
+    given = {"partition_index": partition_index, "slice_index": slice_index}
+    return one_partition(
+        {name: None if value is None else number(value, name) for name, value in given.items()}
+    )
 
 
 def processes(values: Any) -> list[int]:
@@ -211,9 +209,6 @@ def device_ids(value: Any) -> list[int] | None:
     name = "local_device_ids"
     if value is None:
         return None
-    if isinstance(value, bool):
-        msg = f"{name} must be an integer or several, not {value!r}."
-        raise InvalidTypeError(msg, argument=name)
     is_many = isinstance(value, Iterable) and not isinstance(value, (str, bytes))
     found = [number(one, f"each of {name}") for one in (value if is_many else [value])]
     if not found or min(found) < 0 or len(set(found)) < len(found):

@@ -11,6 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
+from devrt._support.partitions import one_partition
 from devrt.contract import check_known
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 from devrt.native.gpu_simulation import MOST_DEVICES
@@ -232,16 +233,7 @@ def partition_of(options: Mapping[str, Any], simulated: int | None = None) -> in
 
     ``simulated`` is the one that its simulated devices are in.
     """
-    given = {name: options.get(name) for name in ("partition_index", "slice_index")}
-    known = {name: value for name, value in given.items() if value is not None}
-    if simulated is not None:
-        known["mock_gpu_topology"] = simulated
-    for name, partition in known.items():
-        if not 0 <= partition < _MOST_NODES:
-            msg = f"{name} must be at least 0 and below {_MOST_NODES}, not {partition}."
-            raise InvalidArgumentError(msg, option=name)
-    if len(set(known.values())) > 1:
-        listed = ", ".join(f"{partition} ({name})" for name, partition in known.items())
-        msg = f"this process's devices are in one partition, not in {listed}. Give one of them."
-        raise InvalidArgumentError(msg, option=next(iter(known)))
-    return next(iter(known.values()), None)
+    names = ("partition_index", "slice_index")
+    return one_partition(
+        {name: options.get(name) for name in names} | {"mock_gpu_topology": simulated}
+    )

@@ -1,0 +1,31 @@
+"""Which partition of a job's GPUs a process's are in, where it is said under several names."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+from devrt.errors import InvalidArgumentError
+
+__all__ = ["one_partition"]
+
+_MOST = 1 << 30  # what the native half counts
+
+
+def one_partition(given: Mapping[str, int | None]) -> int | None:
+    """Return the partition that is given under one name or more; None if none is given.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If one is out of range, or two differ.
+    """
+    known = {name: partition for name, partition in given.items() if partition is not None}
+    for name, partition in known.items():
+        if not 0 <= partition < _MOST:
+            msg = f"{name} must be at least 0 and below {_MOST}, not {partition}."
+            raise InvalidArgumentError(msg, argument=name)
+    if len(set(known.values())) > 1:
+        listed = ", ".join(f"{partition} ({name})" for name, partition in known.items())
+        msg = f"this process's devices are in one partition, not in {listed}. Give one of them."
+        raise InvalidArgumentError(msg, argument=next(iter(known)))
+    return next(iter(known.values()), None)
