@@ -3,10 +3,13 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
+#include <algorithm>
 #include <atomic>
+#include <chrono>
 #include <cstdlib>
 #include <cstring>
 #include <set>
+#include <thread>
 #include <vector>
 
 #include "driver_api.hpp"
@@ -209,6 +212,24 @@ TEST_CASE(a_device_is_lost_at_an_operation) {
   CHECK(cuStreamSynchronize(m.a) == 214);
   CHECK(cuCtxSynchronize() == 214);
   m.end();
+}
+
+TEST_CASE(a_lost_device_writes_nothing_more) {
+  constexpr std::size_t kBytes = 4 << 20;
+  for (int round = 0; round < 5; ++round) {
+    Machine m("devices=2");
+    const Pointer data = m.memory(kBytes);
+    unsigned char* const to = m.pinned(kBytes);
+    ok(cuMemsetD8Async(data, 1, kBytes, m.a));
+    for (int i = 0; i < 16; ++i) ok(cuMemcpyDtoHAsync_v2(to, data, kBytes, m.a));
+    std::this_thread::sleep_for(std::chrono::milliseconds(2));  // one of the copies runs
+    devrt_simulator_lose(0);
+    std::memset(to, 2, kBytes);  // the host may use it again
+    std::this_thread::sleep_for(std::chrono::milliseconds(20));
+    CHECK(std::count(to, to + kBytes, 2) == kBytes);
+    m.end();
+    (void)devrt_simulator_reports(1);
+  }
 }
 
 TEST_CASE(calls_fail_as_configured) {

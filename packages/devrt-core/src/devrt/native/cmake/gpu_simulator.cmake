@@ -13,4 +13,5 @@ function(devrt_add_gpu_simulator name)
   set_target_properties(${name} PROPERTIES
     CXX_STANDARD 20 CXX_STANDARD_REQUIRED ON CXX_EXTENSIONS OFF
     CXX_VISIBILITY_PRESET hidden VISIBILITY_INLINES_HIDDEN ON)
+  devrt_compile_together(${name})
 endfunction()

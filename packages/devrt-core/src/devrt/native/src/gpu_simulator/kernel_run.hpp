@@ -22,6 +22,9 @@ class KernelRun {
 
   std::byte* bytes(Address address, std::size_t count, bool writes) {
     const Machine::Lock state(machine_.state_);
+    if (machine_.devices_[static_cast<std::size_t>(device_)].error != Code::kSuccess) {
+      return nowhere_.emplace_back(count).data();
+    }
     const AllocationRef found = machine_.memory_.find(address);
     const bool fits = found && !found->is_retired && address + count <= found->end();
     if (!fits || !machine_.can_reach(device_, *found)) return fault(address, count, found, writes);

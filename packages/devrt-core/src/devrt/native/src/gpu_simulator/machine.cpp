@@ -203,6 +203,7 @@ Code Machine::refuse_in_host_function(const Call& call) {
 }
 
 void Machine::lose(int device) {
+  const Lock memory(bytes_);
   const Lock lock(state_);
   devices_.at(static_cast<std::size_t>(device)).error = Code::kDeviceLost;
 }

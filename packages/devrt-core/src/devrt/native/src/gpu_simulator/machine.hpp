@@ -164,6 +164,7 @@ class Machine : public std::enable_shared_from_this<Machine> {
   static void work(std::shared_ptr<Machine> machine, StreamRef stream);
   void perform(const StreamRef& stream, const Operation& operation);
   Code begin_work(int device);
+  bool has_failed(int device);
   void wait_for(Lock& lock, const Point& point);
   void wait_for_device(Lock& lock, int device);
   void trim_pools();
@@ -199,7 +200,9 @@ class Machine : public std::enable_shared_from_this<Machine> {
 
   const Settings settings_;
   const Model& model_;
-  std::mutex bytes_;  // held while simulated memory is read or written; before `state_`
+  // Held while simulated memory is read or written, and where a device fails, which uses none from
+  // then on: the host may have others use what its work used. Locked before `state_`.
+  std::mutex bytes_;
   mutable std::mutex state_;
   bool is_stopped_ = false;
   Handle last_handle_ = 0x51000000;

@@ -118,6 +118,7 @@ void Machine::copy(const Call& call, const Copy& copy, Handle stream_handle) {
 void Machine::move(const Copy& copy, const AllocationRef& to, const AllocationRef& from,
                    const MomentRef& moment) {
   const Lock memory(bytes_);
+  if (has_failed(moment->device)) return leave_rows(copy, to);
   const bool tracks_from = from && from->space == Space::kDevice;
   const bool tracks_to = to && to->space == Space::kDevice;
   for (std::size_t z = 0; z < copy.depth; ++z) {
@@ -175,9 +176,9 @@ void Machine::fill(const Call& call, Address address, int value, std::size_t byt
   const MomentRef moment = moment_on(call, *stream);
   const std::size_t begin = address - to->begin;
   note(*to, {begin, begin + bytes, true, moment});
-  const auto run = [this, to, address, value, bytes, begin](Code error) {
+  const auto run = [this, to, address, value, bytes, begin, moment](Code) {
     const Lock memory(bytes_);
-    if (error == Code::kSuccess) std::memset(to->at(address), value, bytes);
+    if (!has_failed(moment->device)) std::memset(to->at(address), value, bytes);
     const Lock state(state_);
     to->written.add(begin, begin + bytes);
   };

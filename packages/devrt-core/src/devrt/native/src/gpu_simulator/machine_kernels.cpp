@@ -184,6 +184,8 @@ void Machine::launch_in_program(const Call& call, const Launch& launch, Handle h
   auto parameters = copy_parameters(launch, kernel.parameters);
   ProgramMemory memory(*made);
   run_blocks(kernel, launch, parameters, memory);
+  if (memory.faults().empty()) return;
+  const Lock bytes(bytes_);
   const Lock lock(state_);
   for (const std::string& fault : memory.faults()) {
     reports_.add("illegal address", std::string(call.function) + " (call " +

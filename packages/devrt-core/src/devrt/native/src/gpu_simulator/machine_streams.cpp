@@ -131,14 +131,21 @@ void Machine::work(std::shared_ptr<Machine> machine, StreamRef stream) {
 }
 
 Code Machine::begin_work(int number) {
+  const auto lost = settings_.lost.find(number);
+  Lock memory;
+  if (lost != settings_.lost.end()) memory = Lock(bytes_);
   const Lock lock(state_);
   Device& device = devices_[static_cast<std::size_t>(number)];
-  const auto lost = settings_.lost.find(number);
   if (lost != settings_.lost.end() && ++device.operations == lost->second &&
       device.error == Code::kSuccess) {
     device.error = Code::kDeviceLost;
   }
   return device.error;
+}
+
+bool Machine::has_failed(int device) {
+  const Lock lock(state_);
+  return devices_[static_cast<std::size_t>(device)].error != Code::kSuccess;
 }
 
 void Machine::perform(const StreamRef& stream, const Operation& operation) {

@@ -18,20 +18,10 @@
 namespace devrt::gpu_simulator {
 namespace {
 
-using Clock = std::chrono::steady_clock;
+using SteadyClock = std::chrono::steady_clock;
 
 constexpr std::chrono::seconds kPatience{60};  // for the other ranks, to connect
 constexpr int kGlanceMs = 10;                  // how late an abort is seen
-
-/// What comes before the bytes of a piece.
-struct Header {
-  int kind;
-  int type;
-  int reduction;
-  int other;
-  std::uint64_t count;
-  std::uint64_t bytes;
-};
 
 [[noreturn]] void fail() { throw Failure{Code::kUnknown}; }
 
@@ -51,6 +41,16 @@ int new_socket() {
 }
 
 }  // namespace
+
+/// What comes before the bytes of a piece.
+struct RankLink::Header {
+  int kind;
+  int type;
+  int reduction;
+  int other;
+  std::uint64_t count;
+  std::uint64_t bytes;
+};
 
 /// What goes to another rank, and what has come from it.
 struct RankLink::Peer {
@@ -146,13 +146,13 @@ RankLink::~RankLink() {
 }
 
 void RankLink::connect() {
-  const auto deadline = Clock::now() + kPatience;
+  const auto deadline = SteadyClock::now() + kPatience;
   for (std::size_t other = 0; other < rank_; ++other) {
     sockets_[other] = new_socket();
     const auto [address, length] = address_of(name_, other);
     const auto* where = reinterpret_cast<const sockaddr*>(&address);
     while (::connect(sockets_[other], where, length) != 0) {
-      if (Clock::now() > deadline) fail();
+      if (SteadyClock::now() > deadline) fail();
       std::this_thread::sleep_for(std::chrono::milliseconds(1));  // it does not listen yet
     }
     const std::uint64_t own = rank_;

@@ -50,6 +50,7 @@ class RankLink {
   Exchanged exchange(std::vector<Piece>& pieces, const std::function<bool()>& is_aborted);
 
  private:
+  struct Header;
   struct Peer;
 
   static void push(std::vector<std::byte>& bytes, const Piece& piece);
