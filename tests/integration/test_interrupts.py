@@ -244,7 +244,9 @@ except KeyboardInterrupt:
 @both
 @pytest.mark.parametrize("program", ["SMALL", "LARGE"])
 @pytest.mark.parametrize("catch", ["pass", "raise"])
-@pytest.mark.parametrize("gap", [0.02, 0.05, 0.1, 0.15])
+@pytest.mark.parametrize(
+    "gap", [0.02, 0.1, *(pytest.param(gap, marks=pytest.mark.stress) for gap in (0.05, 0.15))]
+)
 def test_two_interrupts_end_a_process_whenever_the_second_comes(child, client, program, catch, gap):
     """Python makes one of two that come within a moment, and tells others of one at exit."""
     process = child(

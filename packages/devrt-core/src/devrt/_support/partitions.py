@@ -1,4 +1,4 @@
-"""Which partition of a job's GPUs a process's are in, where it is said under several names."""
+"""Which partition of a job's GPUs a process's are in, where several names give it."""
 
 from __future__ import annotations
 

@@ -138,7 +138,7 @@ PyMethodDef shortcut_definition = {
     "call", reinterpret_cast<PyCFunction>(reinterpret_cast<void (*)()>(&call_shortcut)),
     METH_VARARGS | METH_KEYWORDS, "Call the function."};
 
-// A function may well refer to what keeps its shortcut, as a method of an object that holds it does:
+// A function may refer to what keeps its shortcut, as a method of an object that holds it does:
 // the garbage collector has to see the way through it. What lies on both sides can be cleared.
 int traverse_shortcut(PyObject* self, visitproc visit, void* arg) {
   Py_VISIT(Py_TYPE(self));
