@@ -110,5 +110,6 @@ function(devrt_add_backend_module name)
   endif()
 endfunction()
 
+include("${CMAKE_CURRENT_LIST_DIR}/compile_together.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/gpu_backend.cmake")
 include("${CMAKE_CURRENT_LIST_DIR}/gpu_simulator.cmake")
