@@ -49,8 +49,9 @@ TEST_CASE(gpu_collectives_of_groups_that_share_devices_start_in_several_threads)
 }
 
 TEST_CASE(gpu_collectives_end_on_all_ranks_whenever_a_device_is_lost) {
-  int lost = 0;
+  int lost = 0;  // in how many runs: the device has some 11 operations
   for (int operation = 1; operation <= 24; ++operation) {
+    bool is_lost = false;
     const auto client = client_with("delay=100 lose=2:" + std::to_string(operation));
     const Group all(*client, {0, 1, 2, 3}), others(*client, {0, 1, 3});
     try {
@@ -59,7 +60,7 @@ TEST_CASE(gpu_collectives_end_on_all_ranks_whenever_a_device_is_lost) {
       for (const Ref<Buffer>& each : sums) {
         const Status status = each->ready().wait();  // in all events it ends
         CHECK(status.ok() || status.code() == StatusCode::kDataLoss);
-        lost += !status.ok();
+        is_lost |= !status.ok();
         // Bytes that a rank left behind when it was broken off are nobody's result.
         if (status.ok() && &each->memory()->device() != client->local_devices()[2].get()) {
           CHECK(read(*each) == std::vector<float>(2000, 256));
@@ -68,14 +69,15 @@ TEST_CASE(gpu_collectives_end_on_all_ranks_whenever_a_device_is_lost) {
     } catch (const StatusError& error) {
       // Also where the library is the first that meets the loss, and says that the driver failed.
       CHECK(error.status().code() == StatusCode::kDataLoss);
-      ++lost;
+      is_lost = true;
     }
+    lost += is_lost;
     const std::vector<Ref<Buffer>> go_on = others.reduce(put_on(others, {1, 2}));
     for (const Ref<Buffer>& each : go_on) CHECK((read(*each) == std::vector<float>{3, 6}));
     client->close();
     no_reports();
   }
-  CHECK(lost >= 24);
+  CHECK(lost >= 8);
 }
 
 TEST_CASE(gpu_collectives_of_a_device_that_was_lost_before_the_first_are_refused) {
