@@ -245,7 +245,7 @@ std::int64_t property(const std::string& text, const std::string& name) {
 
 /// The struct that the runtime of ROCm 6 and 7 fills, of which only the name matters here: it is
 /// followed by features, as in gfx90a:sramecc+:xnack-.
-struct Properties {
+struct alignas(std::size_t) Properties {
   std::array<char, 1160> before;
   std::array<char, 256> architecture;
   std::array<char, 56> after;
@@ -257,7 +257,7 @@ std::string HipDriver::architecture(DeviceNumber device, int, int, const std::st
   Properties properties{};
   if (properties_ && properties_(&properties, device) == kSuccess) {
     const std::string name(properties.architecture.data());
-    return name.substr(0, name.find(':'));
+    if (!name.empty()) return name.substr(0, name.find(':'));
   }
   unsigned domain = 0, bus = 0, slot = 0;
   if (std::sscanf(pci.c_str(), "%x:%x:%x", &domain, &bus, &slot) != 3) return {};

@@ -109,8 +109,9 @@ def test_the_partition_of_a_process(options, expected):
     ],
 )
 def test_what_is_no_partition(options, words):
-    with pytest.raises(InvalidArgumentError, match=words):
+    with pytest.raises(InvalidArgumentError, match=words) as caught:
         partition_of(options)
+    assert caught.value.data["option"] in options
 
 
 def test_another_partition_than_the_simulated_one():

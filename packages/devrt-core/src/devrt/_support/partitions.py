@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
+from typing import Any
 
 from devrt.errors import InvalidArgumentError
 
@@ -11,8 +12,10 @@ __all__ = ["one_partition"]
 _MOST = 1 << 30  # what the native half counts
 
 
-def one_partition(given: Mapping[str, int | None]) -> int | None:
+def one_partition(given: Mapping[str, int | None], label: str) -> int | None:
     """Return the partition that is given under one name or more; None if none is given.
+
+    ``label`` is what the errors call a name in their data: ``"option"``, ``"argument"``.
 
     Raises
     ------
@@ -23,9 +26,14 @@ def one_partition(given: Mapping[str, int | None]) -> int | None:
     for name, partition in known.items():
         if not 0 <= partition < _MOST:
             msg = f"{name} must be at least 0 and below {_MOST}, not {partition}."
-            raise InvalidArgumentError(msg, argument=name)
+            raise _refusal(msg, label, name)
     if len(set(known.values())) > 1:
         listed = ", ".join(f"{partition} ({name})" for name, partition in known.items())
         msg = f"this process's devices are in one partition, not in {listed}. Give one of them."
-        raise InvalidArgumentError(msg, argument=next(iter(known)))
+        raise _refusal(msg, label, next(iter(known)))
     return next(iter(known.values()), None)
+
+
+def _refusal(message: str, label: str, name: str) -> InvalidArgumentError:
+    data: dict[str, Any] = {label: name}
+    return InvalidArgumentError(message, **data)

@@ -157,9 +157,8 @@ def process(value: Any, name: str) -> int:
 def partition(slice_index: Any, partition_index: Any) -> int | None:
     """Return which partition a process's GPUs are in, by either name."""
     given = {"partition_index": partition_index, "slice_index": slice_index}
-    return one_partition(
-        {name: None if value is None else number(value, name) for name, value in given.items()}
-    )
+    numbers = {n: None if value is None else number(value, n) for n, value in given.items()}
+    return one_partition(numbers, "argument")
 
 
 def processes(values: Any) -> list[int]:

@@ -234,6 +234,5 @@ def partition_of(options: Mapping[str, Any], simulated: int | None = None) -> in
     ``simulated`` is the one that its simulated devices are in.
     """
     names = ("partition_index", "slice_index")
-    return one_partition(
-        {name: options.get(name) for name in names} | {"mock_gpu_topology": simulated}
-    )
+    given = {name: options.get(name) for name in names}
+    return one_partition(given | {"mock_gpu_topology": simulated}, "option")
