@@ -2,12 +2,12 @@
 
 import gc
 import os
-import weakref
 
 import numpy as np
 import pytest
 
 import devrt
+from closed_clients import doubled, used
 from devrt.runtime import default_runtime
 from support import xla_cpu_library
 
@@ -19,30 +19,18 @@ def compiler():
     xla_cpu_library()
 
 
-@devrt.jit
-def doubled(x):
-    return x * 2
-
-
-def used(platform):
-    """Make a client, run an operator and a function that stays, and close it."""
+def make(platform):
     given = {} if platform == "cpu" else {"mock": True, "mock_gpu_topology": "1"}
-    client = default_runtime().make_client(platform, given)
-    x = devrt.device_put(np.ones(4, np.float32), client.local_devices()[0])
-    for _ in range(3):  # the third is found in the table
-        assert np.asarray(x + 1).tolist() == [2] * 4
-        assert np.asarray(doubled(x)).tolist() == [2] * 4
-    client.close()
-    return weakref.ref(client)
+    return default_runtime().make_client(platform, given)
 
 
 @pytest.mark.parametrize("platform", ["cpu", "cuda", "rocm"])
 def test_a_closed_client_keeps_no_threads(devices, platform):
     pytest.importorskip(f"devrt_{platform}")
-    used(platform)
+    used(make(platform))
     gc.collect()
     before = len(os.listdir("/proc/self/task"))
-    clients = [used(platform) for _ in range(4)]
+    clients = [used(make(platform)) for _ in range(4)]
     gc.collect()
     assert [each() for each in clients] == [None] * 4
     assert len(os.listdir("/proc/self/task")) <= before
@@ -54,7 +42,7 @@ def test_programs_of_open_clients_stay(devices):
         doubled(x)
     entries = doubled._calls.programs.entries
     before = set(entries)
-    used("cuda")
+    used(make("cuda"))
     assert set(entries) <= before
     assert [launch.devices for launch, _ in entries.values()] == [(devices[0],)]
     assert np.asarray(doubled(x)).tolist() == [2] * 4
