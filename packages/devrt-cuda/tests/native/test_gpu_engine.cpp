@@ -230,6 +230,31 @@ TEST_CASE(gpu_array_whose_copy_is_under_way_is_donated_and_one_that_is_read_is_n
   check_no_reports();
 }
 
+TEST_CASE(gpu_program_fails_with_the_lost_device_that_its_argument_came_from) {
+  const Plugin plugin;
+  const auto client = client_on("devices=2 delay=0");
+  const Ref<Executable> add = compile(*client, "add");
+  const Ref<Buffer> there = put(*client, memory_of(*client, 1), counting(kCount));
+  const Ref<Buffer> here = put(*client, memory_of(*client), counting(kCount));
+  raise_if_error(there->ready().wait());
+  Gate gate(
+      reinterpret_cast<void*>(*client->backend().stream_handle({1, native::Lane::kWithin, 0})));
+  const Ref<Buffer> moved = client->copy(*there, memory_of(*client), false);
+  const Ref<Buffer> once = call(*add, {moved.get(), here.get()});
+  const Ref<Buffer> twice = call(*add, {once.get(), once.get()});
+  const Ref<Buffer> copied = client->copy(*twice, memory_of(*client), false, 2);
+  const Ref<Buffer> other = call(*add, {here.get(), here.get()});
+  devrt_simulator_lose(1);
+  gate.open();
+  for (const Buffer* lost : {moved.get(), once.get(), twice.get(), copied.get()}) {
+    const Status status = lost->ready().wait();
+    CHECK(status.code() == StatusCode::kDataLoss && status.device() == "cuda:1");
+  }
+  CHECK(fetch(*client, *other)[5] == 12);
+  client->close();
+  check_no_reports();
+}
+
 TEST_CASE(gpu_plugin_that_waits_for_nothing_is_found) {
   for (const char* fault : {"before", "after"}) {
     if (reports_of(fault, 10).empty()) throw std::runtime_error(std::string(fault) + " is unseen");

@@ -217,6 +217,9 @@ std::vector<ReadyEvent> start_in_turn(const CollectiveWork& work) {
   } catch (const StatusError& error) {
     work.communicator->break_off(error.status());  // the others would wait
     return std::vector<ReadyEvent>(work.to.size(), ReadyEvent::already(error.status()));
+  } catch (...) {
+    work.communicator->break_off(Status(StatusCode::kInternal, "It could not be started."));
+    throw;
   }
 }
 

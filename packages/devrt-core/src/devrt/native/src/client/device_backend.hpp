@@ -199,6 +199,9 @@ class DeviceBackend {
                                                     const ReadyEvent&) {
     return std::nullopt;
   }
+  /// Adds what the engine's work on a device depends on that begins behind an event: its errors are
+  /// the work's, which the engine does not learn.
+  virtual void add_fates(std::size_t /*device*/, const ReadyEvent&, Fates& /*to*/) const {}
   /// Called once an engine's client was made, which may have changed what the two share.
   virtual void engine_was_made() {}
 };

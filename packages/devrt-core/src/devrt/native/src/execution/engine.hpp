@@ -72,6 +72,8 @@ class Engine {
   Ref<pjrt::Buffer> give_copy(const Buffer& buffer, const Ref<Storage>& storage);
   /// Shows the memory of a deleted buffer to the engine.
   Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
+  /// Adds what arguments depend on that may fail though the engine takes them for made.
+  void add_fates(std::span<Buffer* const> arguments, Fates& to) const;
 
  private:
   PJRT_Device* device_of(const Buffer& buffer) const;

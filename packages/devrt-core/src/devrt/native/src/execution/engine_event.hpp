@@ -12,8 +12,8 @@ namespace devrt::native {
 
 class EngineEvent final : public EventSource {
  public:
-  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output) noexcept
-      : done_(std::move(done)), output_(std::move(output)) {}
+  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, Fates fates) noexcept
+      : done_(std::move(done)), output_(std::move(output)), fates_(std::move(fates)) {}
 
   std::optional<Status> query() noexcept override {
     if (!done_.is_ready()) return std::nullopt;
@@ -25,6 +25,7 @@ class EngineEvent final : public EventSource {
   void notify(UniqueFunction<void(const Status&)> ended) override {
     done_.on_ready(std::move(ended));
   }
+  const Fates& fates() const noexcept override { return fates_; }
 
   /// Has a stream wait for the output. Returns whether it does; not where the program has ended.
   bool order(std::intptr_t stream) noexcept {
@@ -47,6 +48,7 @@ class EngineEvent final : public EventSource {
   const ReadyEvent done_;
   std::mutex mutex_;
   Ref<pjrt::Buffer> output_;
+  const Fates fates_;
 };
 
 }  // namespace devrt::native

@@ -7,8 +7,8 @@
 #include <utility>
 #include <vector>
 
-#include "devrt/base/small_array.hpp"
 #include "execution/custom_calls.hpp"
+#include "execution/donations.hpp"
 #include "execution/executable.hpp"
 #include "execution/outputs.hpp"
 
@@ -17,149 +17,6 @@ namespace devrt::native {
 namespace {
 
 using Context = Ref<pjrt::ffi::HoldingContext>;
-
-/// Returns whether a call has to hold the storages of its arguments itself.
-bool holds_storages() noexcept { return platform().engine.donates_views; }
-
-/// One device's part of a call.
-struct Shard {
-  Shard() = default;
-
-  void prepare(Engine& engine, std::span<Buffer* const> buffers, const pjrt::Signature& signature) {
-    const std::size_t num_outputs = signature.outputs.size();
-    views.emplace(buffers.size());
-    arguments.emplace(buffers.size());
-    outputs.emplace(num_outputs);
-    for (std::size_t i = 0; i < buffers.size(); ++i) {
-      set_view(i, engine.view(*buffers[i]));
-      if (holds_storages() && !signature.parameters[i].is_donated) {
-        storages.push_back(buffers[i]->storage());
-      }
-    }
-  }
-
-  void set_view(std::size_t i, Ref<pjrt::Buffer> view) {
-    (*arguments)[i] = view->get();
-    (*views)[i] = std::move(view);
-  }
-
-  pjrt::ShardCall call(std::span<const std::int64_t> kept) {
-    return {arguments->span(), outputs->span(), kept};
-  }
-
-  std::optional<SmallArray<Ref<pjrt::Buffer>, kFew>> views;
-  std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
-  std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
-  std::vector<Ref<Storage>> storages;  // that the engine may give up before it has read them
-  bool has_ended = false;              // before the call returned
-};
-
-/// Buffers that a call takes the memory of; given back unless the call is made.
-class Donations {
- public:
-  explicit Donations(Engine& engine) noexcept : engine_(engine) {}
-  Donations(const Donations&) = delete;
-  Donations& operator=(const Donations&) = delete;
-  ~Donations() {
-    for (Claim& claim : claims_) {
-      if (!claim.contents.storage) continue;
-      if (is_taken(claim)) {
-        view_of(claim)->set_donated();
-      } else {
-        claim.buffer->put_back(std::move(claim.contents));
-      }
-    }
-  }
-
-  /// Deletes a buffer that is the argument `i` of a shard. Returns whether an output may take its
-  /// memory, which nobody else can see then.
-  bool claim(Shard& shard, std::size_t i, Buffer& buffer, bool is_must) {
-    claims_.push_back({Ref<Buffer>::share_of(&buffer), buffer.take(), &shard, i});
-    Buffer::Contents& contents = claims_.back().contents;
-    if (!contents.storage) (void)buffer.memory()->client().storage_of(buffer, "execute");  // throws
-    if (!(*shard.views)[i]->is_view()) {
-      if (contents.storage->is_sole_share()) return true;
-      return keep(shard, i, buffer, contents, is_must);
-    }
-    // The engine takes no memory of a view. It is released with the last work that reads it, unless
-    // some is under way.
-    contents.attachment.reset();
-    (*shard.views)[i].reset();
-    Ref<pjrt::Buffer> given = engine_.give(buffer, contents.storage);
-    if (given) {
-      shard.set_view(i, std::move(given));
-      return true;
-    }
-    shard.set_view(i, engine_.make_view(buffer, contents.storage.share()));
-    return keep(shard, i, buffer, contents, is_must);
-  }
-
-  /// Releases what was given, now or once the program has ended.
-  void commit() noexcept {
-    for (Claim& claim : claims_) {
-      if (!claim.shard->has_ended) view_of(claim)->set_donated();
-      claim.contents = {};
-    }
-  }
-
- private:
-  /// Withholds memory that somebody else still sees; an engine that must have it gets a copy.
-  bool keep(Shard& shard, std::size_t i, const Buffer& buffer, const Buffer::Contents& contents,
-            bool is_must) {
-    if (!holds_storages()) return false;
-    shard.storages.push_back(contents.storage.share());
-    if (is_must) shard.set_view(i, engine_.give_copy(buffer, contents.storage));
-    return is_must;
-  }
-
-  struct Claim {
-    Ref<Buffer> buffer;
-    Buffer::Contents contents;
-    const Shard* shard = nullptr;
-    std::size_t index = 0;
-  };
-
-  /// Returns whether the engine has it, as it has what it was given before another shard failed.
-  static bool is_taken(const Claim& claim) noexcept {
-    const Ref<pjrt::Buffer>& view = view_of(claim);
-    return view && !view->is_view() && view->is_deleted();
-  }
-  static const Ref<pjrt::Buffer>& view_of(const Claim& claim) noexcept {
-    return (*claim.shard->views)[claim.index];
-  }
-
-  Engine& engine_;
-  std::vector<Claim> claims_;
-};
-
-void check_given_once(const pjrt::Signature& signature, std::span<Buffer* const> shard,
-                      std::size_t donated) {
-  for (std::size_t i = 0; i < shard.size(); ++i) {
-    if (i == donated || shard[i] != shard[donated]) continue;
-    raise_invalid("execute failed: argument " + std::to_string(donated) + " of program '" +
-                      signature.name + "' is donated, and given again as argument " +
-                      std::to_string(i) + ". Give a copy for one of them.",
-                  "execute");
-  }
-}
-
-/// Claims what the program donates. Returns the parameters whose memory somebody else still sees.
-std::vector<std::int64_t> claim_donated(const pjrt::Signature& signature,
-                                        std::span<const std::span<Buffer* const>> arguments,
-                                        std::span<Shard> shards, Donations& donations) {
-  std::vector<std::int64_t> kept;
-  for (std::size_t i = 0; i < signature.parameters.size(); ++i) {
-    if (!signature.parameters[i].is_donated) continue;
-    bool is_seen = false;
-    for (std::size_t d = 0; d < arguments.size(); ++d) {
-      check_given_once(signature, arguments[d], i);
-      const bool is_must = signature.parameters[i].is_must;
-      is_seen = !donations.claim(shards[d], i, *arguments[d][i], is_must) || is_seen;
-    }
-    if (is_seen) kept.push_back(static_cast<std::int64_t>(i));
-  }
-  return kept;
-}
 
 /// Waits for the work that makes the arguments and throws its error. Shards that talk to each other
 /// would wait for ever for one whose arguments failed.
@@ -301,6 +158,8 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   SmallArray<PJRT_Buffer*, kFew> raw(arguments.size());
   SmallArray<PJRT_Buffer*, kFew> outputs(results.size());
   std::vector<Ref<Storage>> storages;
+  Fates fates;
+  engine_->add_fates(arguments, fates);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     views[i] = engine_->view(*arguments[i]);
     raw[i] = views[i]->get();
@@ -317,7 +176,7 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
                 views.span(),
                 {},
                 loaded->devices().front()},
-               {.storages = std::move(storages)});
+               {.storages = std::move(storages), .fates = std::move(fates)});
   engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -340,13 +199,14 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], *signature_);
+    if (is_together) add_fates(shards[i].fates, shards[0].fates);  // they fail together
   }
   StreamOrder::Slot slot =
       engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
   Donations donations(*engine_);
   std::vector<std::int64_t> kept;
   if (signature_->has_donation) {
-    kept = claim_donated(*signature_, arguments, shards.span(), donations);
+    kept = donations.claim_all(*signature_, arguments, shards.span());
   }
   const auto targets = [&](std::size_t i) -> OutputTargets {
     return {*engine_,
@@ -371,7 +231,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     ReadyEvent event =
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
-                      context ? context.share() : Context(), std::move(shards[i].storages)});
+                      context ? context.share() : Context(), std::move(shards[i].storages),
+                      shards[is_together ? 0 : i].fates});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

@@ -40,6 +40,9 @@ class GpuBackend final : public native::DeviceBackend {
   ReadyEvent end_of(const native::Queue& queue) override;
   std::optional<std::intptr_t> order_engine(const pjrt::Client& engine, PJRT_Device* device,
                                             const ReadyEvent& event) override;
+  void add_fates(std::size_t device, const ReadyEvent& event, Fates& to) const override {
+    devices_[device]->add_fates(event, to);
+  }
   void engine_was_made() override;
   std::optional<std::size_t> device_at(const void* address) const noexcept override;
   native::AddressRange range_at(const void* address) const noexcept override {

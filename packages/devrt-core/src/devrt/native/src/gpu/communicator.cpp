@@ -120,11 +120,10 @@ std::optional<Fates> GpuCommunicator::order(std::span<const RankMemory> ranks) c
     const Current current(device.driver(), device.context());
     for (const ReadyEvent& event : ranks[i].after) {
       if (event.is_ready() && event.error().ok()) continue;
-      const auto* source = dynamic_cast<const DriverEvent*>(event.source());
       const bool waits = !event.is_ready() && event.source() &&
                          order_stream(device.driver(), stream_of(*devices_[i]).handle(), event);
       if (!waits) return std::nullopt;
-      if (source) add_fates(source->fates(), fates);
+      device.add_fates(event, fates);
     }
   }
   return fates;

@@ -48,13 +48,11 @@ void Stream::drain() noexcept {
 }
 
 void Stream::follow(const ReadyEvent& event) {
-  const auto* source = dynamic_cast<const DriverEvent*>(event.source());
-  if (!source) return;
-  const bool is_elsewhere = &source->device() != &device_;
-  if (!is_elsewhere && source->fates().empty()) return;
+  Fates found;
+  device_.add_fates(event, found);
+  if (found.empty()) return;
   std::lock_guard lock(mutex_);
-  add_fates(source->fates(), fates_);
-  if (is_elsewhere) add_fates({std::make_shared<OtherDevice>(event)}, fates_);
+  add_fates(found, fates_);
   has_fates_.store(!fates_.empty(), std::memory_order_release);
 }
 
@@ -266,6 +264,15 @@ bool GpuDevice::is_idle() const noexcept {
 
 void GpuDevice::drain() noexcept {
   for_each_stream([](Stream& stream) { stream.drain(); });
+}
+
+void GpuDevice::add_fates(const ReadyEvent& event, Fates& to) const {
+  const EventSource* source = event.source();
+  if (!source) return;
+  devrt::add_fates(source->fates(), to);
+  const auto* of_device = dynamic_cast<const DriverEvent*>(source);
+  if (!of_device || &of_device->device() == this) return;
+  devrt::add_fates({std::make_shared<OtherDevice>(event)}, to);
 }
 
 Status GpuDevice::status(Result result, const char* operation) const noexcept {

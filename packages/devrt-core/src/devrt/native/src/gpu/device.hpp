@@ -13,7 +13,6 @@
 #include "devrt/async/work_queue.hpp"
 #include "devrt/base/fork_guard.hpp"
 #include "gpu/driver.hpp"
-#include "gpu/fate.hpp"
 
 namespace devrt::gpu {
 
@@ -91,8 +90,7 @@ class DriverEvent final : public EventSource {
   EventHandle* handle() const noexcept { return handle_; }
   /// Returns how the work ended on this device alone, or nothing while it goes on.
   std::optional<Status> query_here() noexcept;
-  /// Returns what other devices' work must come to besides.
-  const Fates& fates() const noexcept { return fates_; }
+  const Fates& fates() const noexcept override { return fates_; }
 
  private:
   Status wait() noexcept;
@@ -178,6 +176,9 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   /// Releases the other devices' events that its streams follow. Devices that follow each other
   /// would else hold each other for ever.
   void end_following() noexcept;
+
+  /// Adds what the work depends on that this device begins behind an event.
+  void add_fates(const ReadyEvent& event, Fates& to) const;
 
   /// Returns the error of a call, and remembers one after which the device takes no more work.
   Status status(Result result, const char* operation) const noexcept;

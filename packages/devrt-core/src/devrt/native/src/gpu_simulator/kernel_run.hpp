@@ -23,6 +23,8 @@ class KernelRun {
   std::byte* bytes(Address address, std::size_t count, bool writes) {
     const Machine::Lock state(machine_.state_);
     if (machine_.devices_[static_cast<std::size_t>(device_)].error != Code::kSuccess) {
+      if (writes)
+        note_written(address, count);  // who reads it on a device that goes on is not to blame
       return nowhere_.emplace_back(count).data();
     }
     const AllocationRef found = machine_.memory_.find(address);
@@ -51,17 +53,19 @@ class KernelRun {
 
   /// Says that the work ends without having written what it was to write.
   void leave(Address address, std::size_t count) {
-    AllocationRef found;
-    {
-      const Machine::Lock state(machine_.state_);
-      found = machine_.memory_.find(address);
-    }
-    if (!found || found->is_retired) return;
-    machine_.leave(*found, address - found->begin,
-                   std::min(address + count, found->end()) - found->begin);
+    const Machine::Lock state(machine_.state_);
+    note_written(address, count);
   }
 
  private:
+  /// Under the lock of the machine's state.
+  void note_written(Address address, std::size_t count) {
+    const AllocationRef found = machine_.memory_.find(address);
+    if (!found || found->is_retired) return;
+    found->written.add(address - found->begin,
+                       std::min(address + count, found->end()) - found->begin);
+  }
+
   /// The device goes on for nobody: its context is lost. The kernel gets bytes that are nobody's.
   std::byte* fault(Address address, std::size_t count, const AllocationRef& found, bool writes) {
     std::string why = " at " + hex(address) + ", where no allocation is";

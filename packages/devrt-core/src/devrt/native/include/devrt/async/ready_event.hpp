@@ -13,6 +13,7 @@
 #include <utility>
 #include <vector>
 
+#include "devrt/async/fate.hpp"
 #include "devrt/base/status.hpp"
 #include "devrt/base/unique_function.hpp"
 
@@ -38,6 +39,12 @@ class EventSource {
   /// the later one was begun behind this.
   virtual bool ends_before(const EventSource& /*later*/, bool /*is_after*/) const noexcept {
     return false;
+  }
+  /// Returns what must end well besides. The error of any is one of this work, and of all that a
+  /// device begins behind it: the device waits, and goes on where nothing was made.
+  virtual const Fates& fates() const noexcept {
+    static const Fates none;
+    return none;
   }
 };
 

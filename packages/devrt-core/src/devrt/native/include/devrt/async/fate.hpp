@@ -1,4 +1,4 @@
-// Whether work that several devices do together came to a good end on all of them.
+// What work depends on beyond its own device, which may fail while that device goes on.
 #pragma once
 
 #include <algorithm>
@@ -9,7 +9,7 @@
 
 #include "devrt/base/status.hpp"
 
-namespace devrt::gpu {
+namespace devrt {
 
 /// The end of a collective. A rank of one that is broken off ends as if all were well, so its event
 /// asks here, and so do the events of what waited for it on a device. Thread-safe.
@@ -38,7 +38,7 @@ class Fate {
   Status why_;
 };
 
-/// What some work depends on.
+/// What some work depends on besides its own device.
 using Fates = std::vector<std::shared_ptr<const Fate>>;
 
 /// Returns the first error among them.
@@ -57,4 +57,4 @@ inline void add_fates(const Fates& from, Fates& to) {
   }
 }
 
-}  // namespace devrt::gpu
+}  // namespace devrt

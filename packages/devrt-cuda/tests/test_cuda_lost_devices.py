@@ -1,0 +1,123 @@
+"""What comes of the work of a simulated device that is lost, on the devices that go on.
+
+Each test is a process of its own: a process has one simulated machine.
+"""
+
+import pytest
+
+from support import python, xla_cpu_library
+
+pytestmark = pytest.mark.engine
+
+START = """
+import os
+import numpy as np
+import devrt
+from devrt import lax
+from devrt.sharding import NamedSharding, PartitionSpec as P
+from gpu_library import Driver, Gated
+
+devices = devrt.devices("cuda")
+driver = Driver()
+count = 1 << 16
+twice = devrt.jit(lambda x: x + x)
+
+def on(device, value=1):
+    made = devrt.device_put(np.full(count, value, np.int32), device)
+    return twice(made).block_until_ready()  # its program is compiled
+
+def show(name, array):
+    try:
+        print(name, np.unique(np.asarray(array)))
+    except devrt.errors.DeviceLostError as error:
+        print(name, "lost", error.data["device"])
+
+ready = [on(device) for device in devices]
+gated = Gated(driver, count)
+late = devrt.device_put(gated, may_alias=True)  # on device 0
+"""
+
+CHAIN = (
+    START
+    + """
+moved = devrt.device_put(late, devices[1])
+doubled = twice(moved)
+again = twice(doubled)
+copied = devrt.device_put(again, devices[2])
+total = twice(copied)
+added = copied + ready[2]
+healthy = twice(ready[1])
+driver._library.devrt_simulator_lose(0)
+gated.gate.set()
+for name in ("healthy", "doubled", "again", "copied", "total", "added", "moved"):
+    show(name, globals()[name])
+show("after", twice(ready[1]))
+for array in (doubled, again):
+    try:
+        show("late", twice(array))
+    except devrt.errors.DeviceLostError as error:
+        print("late lost", error.data["device"])
+print(driver.reports(), flush=True)
+os._exit(0)  # a device that is lost ends in no order
+"""
+)
+
+TOGETHER = (
+    START
+    + """
+mesh = devrt.make_mesh((2,), ("i",), devices=devices[1:3])
+def total(x): return lax.psum(x, "i")
+summed = devrt.jit(devrt.shard_map(total, mesh, in_specs=P("i"), out_specs=P()))
+rows = NamedSharding(mesh, P("i"))
+def whole(*parts): return devrt.make_array_from_single_device_arrays((2 * count,), rows, parts)
+show("first", summed(whole(ready[1], ready[2])))
+result = summed(whole(devrt.device_put(late, devices[1]), ready[2]))
+driver._library.devrt_simulator_lose(0)
+gated.gate.set()
+for shard in result.addressable_shards:
+    show("shard", shard.data)
+print(driver.reports(), flush=True)
+os._exit(0)
+"""
+)
+
+EXCHANGED = (
+    START
+    + """
+group = devices[0].client.collectives(devices)
+parts = group.all_reduce([late, *ready[1:]])
+results = [twice(part) for part in parts[1:]]
+driver._library.devrt_simulator_lose(0)
+gated.gate.set()
+for part in results:
+    show("result", part)
+print(driver.reports(), flush=True)
+os._exit(0)
+"""
+)
+
+
+def lines_of(script):
+    xla_cpu_library()
+    ran = python(
+        script,
+        options=("-W", "ignore"),
+        timeout=60,
+        DEVRT_CUDA_MOCK="3",
+        DEVRT_GPU_SIMULATOR="delay=0",
+    )
+    return ran.stdout.splitlines()
+
+
+def test_a_lost_device_fails_the_programs_of_others_that_its_work_reaches():
+    failed = ("doubled", "again", "copied", "total", "added", "moved", "late", "late")
+    lost = [f"{name} lost cuda:0" for name in failed]
+    assert lines_of(CHAIN) == ["healthy [4]", *lost[:6], "after [4]", *lost[6:], "[]"]
+
+
+def test_shards_that_exchange_fail_together():
+    assert lines_of(TOGETHER) == ["first [4]", *["shard lost cuda:0"] * 2, "[]"]
+
+
+def test_a_program_on_what_a_broken_collective_gave_fails():
+    assert lines_of(EXCHANGED) == [*["result lost cuda:0"] * 2, "[]"]
