@@ -2,12 +2,11 @@
 #include <dlfcn.h>
 
 #include <array>
-#include <fstream>
-#include <sstream>
 
 #include "gpu/backend.hpp"
 #include "gpu/box.hpp"
 #include "gpu/engine.hpp"
+#include "kfd.hpp"
 
 namespace devrt::gpu {
 
@@ -232,17 +231,6 @@ class HipDriver final : public Driver {
                           unsigned) = nullptr;
 };
 
-/// Returns the value of a line "name value" of a node of the kernel driver's; -1 if it has none.
-std::int64_t property(const std::string& text, const std::string& name) {
-  std::istringstream lines(text);
-  std::string key;
-  std::int64_t value = 0;
-  while (lines >> key >> value) {
-    if (key == name) return value;
-  }
-  return -1;
-}
-
 /// The struct that the runtime of ROCm 6 and 7 fills, of which only the name matters here: it is
 /// followed by features, as in gfx90a:sramecc+:xnack-.
 struct alignas(std::size_t) Properties {
@@ -252,29 +240,14 @@ struct alignas(std::size_t) Properties {
 };
 static_assert(sizeof(Properties) == 1472);
 
-/// ROCm 5 has another struct; the kernel driver's table says the name too: 90010 is gfx90a.
+/// ROCm 5 has another struct.
 std::string HipDriver::architecture(DeviceNumber device, int, int, const std::string& pci) const {
   Properties properties{};
   if (properties_ && properties_(&properties, device) == kSuccess) {
     const std::string name(properties.architecture.data());
     if (!name.empty()) return name.substr(0, name.find(':'));
   }
-  unsigned domain = 0, bus = 0, slot = 0;
-  if (std::sscanf(pci.c_str(), "%x:%x:%x", &domain, &bus, &slot) != 3) return {};
-  for (int node = 0; node < 256; ++node) {
-    std::ifstream file("/sys/class/kfd/kfd/topology/nodes/" + std::to_string(node) + "/properties");
-    if (!file) break;
-    const std::string text(std::istreambuf_iterator<char>(file), {});
-    if (property(text, "location_id") != ((bus << 8) | (slot << 3)) ||
-        property(text, "domain") != domain)
-      continue;
-    const auto version = static_cast<int>(property(text, "gfx_target_version"));
-    char name[32];
-    (void)std::snprintf(name, sizeof name, "gfx%d%x%x", version / 10000, version / 100 % 100u,
-                        version % 100u);
-    return version > 0 ? name : "";
-  }
-  return {};
+  return kfd_architecture(kKfdNodes, pci);
 }
 
 }  // namespace
