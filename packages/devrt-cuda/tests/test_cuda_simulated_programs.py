@@ -242,3 +242,39 @@ def test_what_fails_in_a_program_is_an_error_and_other_devices_go_on(devices, se
     command = [sys.executable, "-W", "ignore", "-c", FAILURE]
     ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
     assert ran.stdout.splitlines() == [error, "[1.0, 1.0, 1.0, 1.0]"], ran.stderr
+
+
+BROKEN_OFF = """
+import os, time
+import devrt
+import numpy as np
+
+began, ended = [], []
+
+def slow(x):
+    began.append(1)
+    time.sleep(0.05)
+    ended.append(1)
+    return x
+
+@devrt.jit
+def called(x):
+    return devrt.pure_callback(slow, devrt.ShapeDtypeStruct(x.shape, x.dtype), x)
+
+x = devrt.device_put(np.ones(8, np.float32), devrt.devices("cuda")[0]).block_until_ready()
+called(x).block_until_ready()
+for _ in range(40):
+    try:
+        called(x)
+    except devrt.errors.DevrtError as error:
+        print(len(began) - len(ended), error.code.name)
+print(np.asarray(called(x)).tolist(), flush=True)
+"""
+
+
+def test_a_call_that_fails_after_its_program_began_waits_for_what_uses_it(devices):
+    failures = [f"fail=PJRT_LoadedExecutable_Execute:{2 * i + 4}:unknown" for i in range(40)]
+    environ = os.environ | {"DEVRT_GPU_SIMULATOR": " ".join(["delay=0", *failures])}
+    command = [sys.executable, "-W", "ignore", "-c", BROKEN_OFF]
+    ran = subprocess.run(command, env=environ, capture_output=True, text=True, check=False)
+    assert ran.stdout.splitlines() == ["0 INTERNAL"] * 40 + [str([1.0] * 8)], ran.stderr

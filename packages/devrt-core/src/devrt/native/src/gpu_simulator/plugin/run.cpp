@@ -48,6 +48,7 @@ class Run : public std::enable_shared_from_this<Run> {
   bool takes(std::size_t output) const;
   void check_withheld() const;
   void start(std::size_t index);
+  void break_off(const Status& why);
   void perform(std::size_t index, Code code, KernelRun& memory) noexcept;
   void copy_in(Shard& shard, std::size_t device, KernelRun& memory) const;
   void copy_out(Shard& shard, KernelRun& memory) const;
@@ -70,6 +71,7 @@ class Run : public std::enable_shared_from_this<Run> {
   std::condition_variable changed_;
   std::size_t arrived_ = 0;
   bool is_over_ = false;
+  bool is_computing_ = false;
   const std::shared_ptr<Outcome> outcome_ = std::make_shared<Outcome>();
 };
 
@@ -127,9 +129,19 @@ void Run::start() {
   try {
     for (std::size_t i = 0; i < shards_.size(); ++i) start(i);
   } catch (const StatusError& error) {
-    fail(error.status());  // those that were started do not wait for the others
+    break_off(error.status());
+    throw;
+  } catch (...) {
+    break_off(Status(StatusCode::kInternal, "It could not be started."));
     throw;
   }
+}
+
+/// Has the shards that were started do nothing. The caller gives its context up after that.
+void Run::break_off(const Status& why) {
+  fail(why);
+  std::unique_lock lock(mutex_);
+  changed_.wait(lock, [this] { return !is_computing_; });
 }
 
 void Run::start(std::size_t index) {
@@ -221,16 +233,19 @@ bool Run::meet() {
     changed_.wait(lock, [this] { return is_over_; });
     return outcome_->status().ok();
   }
-  lock.unlock();
-  compute();
-  lock.lock();
+  is_computing_ = outcome_->status().ok();
+  if (is_computing_) {
+    lock.unlock();
+    compute();
+    lock.lock();
+  }
+  is_computing_ = false;
   is_over_ = true;
   changed_.notify_all();
   return outcome_->status().ok();
 }
 
 void Run::compute() noexcept {
-  if (!outcome_->status().ok()) return;
   attempt([this] { call_program(); });
   for (Shard& shard : shards_) shard.given.clear();
 }
