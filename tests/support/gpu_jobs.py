@@ -21,7 +21,7 @@ devices = devrt.devices(os.environ.get("PLATFORM", "cuda"))
 client = devices[0].client
 
 def put(values, group):
-    return [devrt.device_put(values[rank], devices[rank]) for rank in group.ranks]
+    return [devrt.device_put(values[rank], group.devices[rank]) for rank in group.ranks]
 
 def outcome(function):
     try:

@@ -129,6 +129,34 @@ def test_a_lost_process_is_named_and_what_is_left_goes_on(signal):
     assert again[:2] == ["PeerLostError", [1]]
 
 
+LATE = """
+import threading
+from gpu_library import Driver, Gated
+group = client.collectives(devices[1::2], timeout=60)
+given = put(np.ones((2, 1000), np.int32), group)
+show(outcome(lambda: group.all_reduce(given)))
+driver = Driver(client.platform)
+gated = Gated(driver, 1000)
+if me == 1:  # the argument comes from a device that is lost meanwhile
+    late = devrt.device_put(gated, may_alias=True)
+    given = [devrt.device_put(late, devices[3])]
+    driver._library.devrt_simulator_lose(0)
+    threading.Timer(0.2, gated.gate.set).start()
+show(outcome(lambda: group.all_reduce(given)))
+show(outcome(lambda: group.all_reduce(given)))
+devrt.distributed.shutdown()
+os._exit(0)  # a device that is lost ends in no order
+"""
+
+
+def test_a_group_ends_in_all_processes_where_an_argument_of_one_fails_late():
+    for before, failed, later in run(LATE):
+        assert before[0] == [2.0]
+        assert failed[0][0] in {"DeviceLostError", "PeerLostError"}, failed
+        assert later[0][0] == failed[0][0]
+        assert "broken off" in later[0][2]
+
+
 ENDS = """
 from devrt.native import group_span
 group_span._LAST = 1.0

@@ -96,6 +96,17 @@ os._exit(0)
 """
 )
 
+PIPELINE = (
+    START
+    + """
+x = ready[0]
+for step in range(1, 1001):
+    x = devrt.device_put(twice(x), devices[step % 2])
+x.block_until_ready()
+print(driver.calls("cuEventCreate") < 500, driver.reports())
+"""
+)
+
 
 def lines_of(script):
     xla_cpu_library()
@@ -121,3 +132,7 @@ def test_shards_that_exchange_fail_together():
 
 def test_a_program_on_what_a_broken_collective_gave_fails():
     assert lines_of(EXCHANGED) == [*["result lost cuda:0"] * 2, "[]"]
+
+
+def test_a_pipeline_over_devices_keeps_no_events_of_steps_that_have_ended():
+    assert lines_of(PIPELINE) == ["True []"]

@@ -21,7 +21,7 @@ KernelProperties read_properties(std::ifstream& file) {
 
 /// Returns the name of a version: 90010 is 9.0.10, gfx90a.
 std::string name_of(std::uint64_t version) {
-  if (version == 0) return {};  // a processor
+  if (version == 0) return {};  // a kernel that does not say
   const auto part = [version](unsigned divisor) {
     return static_cast<unsigned>(version / divisor % 100);
   };

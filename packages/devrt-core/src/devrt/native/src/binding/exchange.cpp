@@ -230,8 +230,11 @@ nb::object array_interface(const BufferHandle& self) {
     raise_if_error(buffer.ready().error());
   } else {
     const Queue queue{number_of(memory.device()), Lane::kExternal, execution_stream()};
-    const auto handle = memory.client().backend().stream_handle(queue);
-    if (handle && memory.client().backend().wait(queue, buffer.ready())) {
+    DeviceBackend& backend = memory.client().backend();
+    const auto handle = backend.stream_handle(queue);
+    Dependencies dependencies;  // nobody would tell the other library of their failure
+    backend.add_dependencies(queue.device, buffer.ready(), dependencies);
+    if (handle && dependencies.empty() && backend.wait(queue, buffer.ready())) {
       stream = nb::int_(*handle);
     } else {
       await(buffer);

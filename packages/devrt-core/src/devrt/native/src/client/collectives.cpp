@@ -209,17 +209,29 @@ void keep_after_all(const CollectiveWork& work, std::vector<ReadyPromise>& promi
   }
 }
 
-/// Does the same here and now, for a group that spans processes: in a thread it would begin after
-/// a later one.
-std::vector<ReadyEvent> start_in_turn(const CollectiveWork& work) {
+/// Has the group end for the other processes, who would wait, where this one's part fails.
+template <class Start>
+auto start_or_break_off(Communicator& communicator, const Start& start) {
   try {
-    return start_after_all(work);
+    return start();
   } catch (const StatusError& error) {
-    work.communicator->break_off(error.status());  // the others would wait
-    return std::vector<ReadyEvent>(work.to.size(), ReadyEvent::already(error.status()));
-  } catch (...) {
-    work.communicator->break_off(Status(StatusCode::kInternal, "It could not be started."));
+    communicator.break_off(error.status());
     throw;
+  } catch (...) {
+    communicator.break_off(Status(StatusCode::kInternal, "It could not be started."));
+    throw;
+  }
+}
+
+/// Starts a collective of a group that spans processes. It waits for events here: in a thread it
+/// would begin after a later one.
+std::vector<ReadyEvent> start_across(const CollectiveWork& work) {
+  auto ended = start_or_break_off(*work.communicator, [&] { return start_at_once(work); });
+  if (ended) return *std::move(ended);
+  try {
+    return start_or_break_off(*work.communicator, [&] { return start_after_all(work); });
+  } catch (const StatusError& error) {
+    return std::vector<ReadyEvent>(work.to.size(), ReadyEvent::already(error.status()));
   }
 }
 
@@ -229,8 +241,8 @@ std::vector<ReadyEvent> start_in_order(Device& device, CollectiveWork work, std:
     if (spans) work.communicator->break_off(failed.error());  // the others would wait
     return std::vector<ReadyEvent>(work.to.size(), failed);
   }
+  if (spans) return start_across(work);
   if (auto ended = start_at_once(work)) return *std::move(ended);
-  if (spans) return start_in_turn(work);
   std::vector<ReadyPromise> promises(work.to.size());
   std::vector<ReadyEvent> events;
   for (const ReadyPromise& promise : promises) events.push_back(promise.event());

@@ -199,9 +199,12 @@ class DeviceBackend {
                                                     const ReadyEvent&) {
     return std::nullopt;
   }
-  /// Adds what the engine's work on a device depends on that begins behind an event: its errors are
-  /// the work's, which the engine does not learn.
-  virtual void add_fates(std::size_t /*device*/, const ReadyEvent&, Fates& /*to*/) const {}
+  /// Adds what work depends on that a device begins behind an event, and whose error it would not
+  /// meet: what the event depends on, and its own work where that is another device's.
+  virtual void add_dependencies(std::size_t /*device*/, const ReadyEvent& event,
+                                Dependencies& to) const {
+    devrt::add_dependencies(event.dependencies(), to);
+  }
   /// Called once an engine's client was made, which may have changed what the two share.
   virtual void engine_was_made() {}
 };

@@ -12,8 +12,13 @@ namespace devrt::native {
 /// Starts work, and has the storages that it uses live until it has ended.
 template <class Work>
 ReadyEvent start_now(DeviceBackend& backend, const Work& work) {
+  Dependencies dependencies;
+  for (const ReadyEvent& event : work.after) {
+    backend.add_dependencies(work.queue.device, event, dependencies);
+  }
   ReadyEvent ended = work.start(backend);
   try {
+    ended = ended.with(std::move(dependencies));
     for (const Ref<Storage>& storage : work.storages) storage->used_until(ended, work.after);
   } catch (...) {
     (void)ended.wait();  // no memory to keep them longer than this call

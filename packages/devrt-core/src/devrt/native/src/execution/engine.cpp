@@ -179,13 +179,13 @@ std::intptr_t Engine::await(const Buffer& buffer) const {
   return 0;
 }
 
-void Engine::add_fates(std::span<Buffer* const> arguments, Fates& to) const {
+void Engine::add_dependencies(std::span<Buffer* const> arguments, Dependencies& to) {
   for (const Buffer* argument : arguments) {
     const ReadyEvent& ready = argument->ready();
     if (!ready.source() || (ready.is_known() && ready.error().ok())) continue;
     const Memory& memory = *argument->memory();
     const auto device = static_cast<std::size_t>(memory.device().local_id());
-    memory.client().backend().add_fates(device, ready, to);
+    memory.client().backend().add_dependencies(device, ready, to);
   }
 }
 

@@ -73,7 +73,7 @@ class Engine {
   /// Shows the memory of a deleted buffer to the engine.
   Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
   /// Adds what arguments depend on that may fail though the engine takes them for made.
-  void add_fates(std::span<Buffer* const> arguments, Fates& to) const;
+  static void add_dependencies(std::span<Buffer* const> arguments, Dependencies& to);
 
  private:
   PJRT_Device* device_of(const Buffer& buffer) const;

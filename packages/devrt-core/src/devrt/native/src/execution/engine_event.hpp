@@ -12,8 +12,11 @@ namespace devrt::native {
 
 class EngineEvent final : public EventSource {
  public:
-  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, Fates fates) noexcept
-      : done_(std::move(done)), output_(std::move(output)), fates_(std::move(fates)) {}
+  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, std::size_t device) noexcept
+      : done_(std::move(done)), output_(std::move(output)), device_(device) {}
+
+  /// Returns the client's number of the device that runs the program.
+  std::size_t device() const noexcept { return device_; }
 
   std::optional<Status> query() noexcept override {
     if (!done_.is_ready()) return std::nullopt;
@@ -25,7 +28,6 @@ class EngineEvent final : public EventSource {
   void notify(UniqueFunction<void(const Status&)> ended) override {
     done_.on_ready(std::move(ended));
   }
-  const Fates& fates() const noexcept override { return fates_; }
 
   /// Has a stream wait for the output. Returns whether it does; not where the program has ended.
   bool order(std::intptr_t stream) noexcept {
@@ -48,7 +50,7 @@ class EngineEvent final : public EventSource {
   const ReadyEvent done_;
   std::mutex mutex_;
   Ref<pjrt::Buffer> output_;
-  const Fates fates_;
+  const std::size_t device_;
 };
 
 }  // namespace devrt::native

@@ -21,11 +21,15 @@ using Context = Ref<pjrt::ffi::HoldingContext>;
 /// Waits for the work that makes the arguments and throws its error. Shards that talk to each other
 /// would wait for ever for one whose arguments failed.
 void await_arguments(const Client& client, std::span<const std::span<Buffer* const>> arguments,
-                     const std::string& program) {
+                     const std::string& program, bool spans_processes) {
   for (const std::span<Buffer* const> shard : arguments) {
     for (std::size_t i = 0; i < shard.size(); ++i) {
-      // The engine's streams wait for a device's work. Where that fails, the device is lost.
-      if (platform().engine.donates_views && shard[i]->ready().source()) continue;
+      // The engine's streams wait for a device's work. Where that fails late, so do the shards of
+      // this process, but not those of others.
+      Dependencies late;
+      if (spans_processes) Engine::add_dependencies(shard.subspan(i, 1), late);
+      const bool is_ordered = platform().engine.donates_views && shard[i]->ready().source();
+      if (is_ordered && late.empty()) continue;
       const Status status = client.wait(shard[i]->ready());
       if (status.ok()) continue;
       throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
@@ -158,8 +162,8 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   SmallArray<PJRT_Buffer*, kFew> raw(arguments.size());
   SmallArray<PJRT_Buffer*, kFew> outputs(results.size());
   std::vector<Ref<Storage>> storages;
-  Fates fates;
-  engine_->add_fates(arguments, fates);
+  Dependencies dependencies;
+  Engine::add_dependencies(arguments, dependencies);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     views[i] = engine_->view(*arguments[i]);
     raw[i] = views[i]->get();
@@ -176,7 +180,7 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
                 views.span(),
                 {},
                 loaded->devices().front()},
-               {.storages = std::move(storages), .fates = std::move(fates)});
+               {.storages = std::move(storages), .dependencies = std::move(dependencies)});
   engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -187,7 +191,9 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   const std::size_t num_outputs = signature_->outputs.size();
   const bool is_together =
       arguments.size() > 1 && (signature_->is_collective || !engine_->takes_shards_apart());
-  if (is_together) await_arguments(*client_, arguments, signature_->name);
+  if (is_together || spans_processes()) {
+    await_arguments(*client_, arguments, signature_->name, spans_processes());
+  }
   SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
   if (!is_short()) take_slots(loaded->devices(), slots.span());
   SmallArray<pjrt::Running::Note, 1> notes(arguments.size());
@@ -199,7 +205,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], *signature_);
-    if (is_together) add_fates(shards[i].fates, shards[0].fates);  // they fail together
+    // Those that run together fail together.
+    if (is_together && i > 0) add_dependencies(shards[i].dependencies, shards[0].dependencies);
   }
   StreamOrder::Slot slot =
       engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
@@ -232,7 +239,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
                       context ? context.share() : Context(), std::move(shards[i].storages),
-                      shards[is_together ? 0 : i].fates});
+                      shards[is_together ? 0 : i].dependencies});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

@@ -103,7 +103,8 @@ void make_buffer(Output output, std::size_t i, const OutputTargets& targets,
 /// Sets a promise once every part of its work is done; the first error counts.
 class Countdown {
  public:
-  explicit Countdown(std::size_t parts) : left_(parts) {}
+  Countdown(std::size_t parts, Dependencies dependencies)
+      : left_(parts), promise_(std::move(dependencies)) {}
 
   ReadyEvent event() const { return promise_.event(); }
   void arrive(Status status) {
@@ -122,13 +123,10 @@ class Countdown {
   ReadyPromise promise_;
 };
 
-/// Returns how a call ended: with the error of its custom calls, as the plugin says, or with that
-/// of an argument which the plugin takes for made.
-Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& context,
-               const Fates& fates) {
+/// Returns how a call ended: with the error of its custom calls, or as the plugin says.
+Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& context) {
   Status known = context ? context->status() : Status();
-  if (known.ok()) known = pjrt::with_known_code(reported);
-  return known.ok() ? status_of(fates) : known;
+  return known.ok() ? pjrt::with_known_code(reported) : known;
 }
 
 /// Whose program it is that ended, for its error.
@@ -181,32 +179,32 @@ class Pending {
         temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
         storages_(std::move(kept.storages)),
-        fates_(std::move(kept.fates)),
+        device_(static_cast<std::size_t>(targets.owner.local_id())),
         origin_(targets),
-        countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))) {
+        countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1),
+                                               std::move(kept.dependencies))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors()[i];
       parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
                         tensor.dims.size(),
-                        tensor.is_plain,
-                        can_be_ordered(tensor, *targets.memories[i])});
+                        tensor.is_plain});
     }
   }
 
   ReadyEvent event() const { return countdown_->event(); }
 
-  /// Returns the event of one output: of all, with what streams and later calls ask of it.
+  /// Returns the event of one output: of all, and one that streams can wait for where errors come
+  /// with the device's own.
   ReadyEvent event_of(std::size_t i) {
     Part& part = parts_[i];
-    if (!part.can_be_ordered && fates_.empty()) return event();
-    part.event = std::make_shared<EngineEvent>(
-        event(), part.can_be_ordered ? part.output.engine.share() : Ref<pjrt::Buffer>(), fates_);
-    return ReadyEvent::of(part.event);
+    if (!part.is_plain || context_ || !pjrt::streams_of(client_->api())) return event();
+    part.event = std::make_shared<EngineEvent>(event(), part.output.engine.share(), device_);
+    return ReadyEvent::of(part.event, event().dependencies());
   }
 
   /// Called once, in a thread of the engine or of the caller.
   void finish(const Status& reported) noexcept {
-    const Status status = origin_.explain(outcome(reported, context_, fates_), context_);
+    const Status status = origin_.explain(outcome(reported, context_), context_);
     temporaries_.end();  // before anybody learns that it has ended
     storages_.clear();   // the same: what was read may be donated
     for (Part& part : parts_) {
@@ -224,16 +222,8 @@ class Pending {
     Output output;
     std::size_t dims = 0;
     bool is_plain = true;
-    bool can_be_ordered = false;
-    std::shared_ptr<EngineEvent> event = {};  // may be null
+    std::shared_ptr<EngineEvent> event = {};  // null where no stream can wait for it
   };
-
-  /// Returns whether streams can wait for an output: where errors come with the device's own, which
-  /// a stream of another device does not learn.
-  bool can_be_ordered(const pjrt::Tensor& tensor, const Memory& memory) const {
-    return tensor.is_plain && !context_ && !memory.is_host_visible() &&
-           pjrt::streams_of(client_->api());
-  }
 
   void finish_part(Part& part, const Status& status) const {
     if (!part.is_plain && status.ok()) return unpack(part);
@@ -261,7 +251,7 @@ class Pending {
   HeldTemporaries temporaries_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   std::vector<Ref<Storage>> storages_;
-  const Fates fates_;
+  const std::size_t device_;
   const Origin origin_;
   const std::shared_ptr<Countdown> countdown_;
   std::vector<Part> parts_;
@@ -276,8 +266,8 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
                                           memory_of(targets.tensors()[i], targets));
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
-  const bool is_ready =
-      std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready() && kept.fates.empty();
+  const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready() &&
+                        kept.dependencies.empty();
   const bool holds_errors = kept.context && kept.context->holds_back();
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].storage =
@@ -285,7 +275,7 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
   }
   ReadyEvent ready;
   if (is_ready) {
-    Status status = outcome(done.wait(), kept.context, {});
+    Status status = outcome(done.wait(), kept.context);
     if (!status.ok()) status = Origin(targets).explain(status, kept.context);
     ready = ReadyEvent::already(status);
   } else {

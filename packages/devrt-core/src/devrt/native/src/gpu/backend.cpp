@@ -5,6 +5,7 @@
 
 #include "devrt/pjrt/engine/streams.hpp"
 #include "execution/custom_calls.hpp"
+#include "execution/engine_event.hpp"
 #include "gpu/engine.hpp"
 #include "gpu/facts.hpp"
 #include "gpu/kernels.hpp"
@@ -53,7 +54,6 @@ GpuBackend::~GpuBackend() {
   drain();
   communicators_.close();
   lanes_.clear();
-  for (const auto& device : devices_) device->end_following();
 }
 
 void GpuBackend::open_peers() {
@@ -113,6 +113,9 @@ std::vector<native::DeviceFacts> GpuBackend::devices() {
 
 bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
   if (!event.source()) return false;
+  // Of a program on another device, the plugin alone says how it ended.
+  const auto* output = dynamic_cast<const native::EngineEvent*>(event.source());
+  if (output && output->device() != queue.device) return false;
   Lane& lane = lane_of(queue);
   // What its thread has still to give to the stream comes before.
   if (!lane.thread().is_idle()) return false;
@@ -121,13 +124,12 @@ bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
     return order_stream(driver_, lane.stream().handle(), event);
   };
   // The first may have failed for another context that somebody has made current.
-  if (!order(Current::kUnlessKnown) && !order(Current::kAlways)) return false;
-  lane.stream().follow(event);
-  return true;
+  return order(Current::kUnlessKnown) || order(Current::kAlways);
 }
 
 bool GpuBackend::is_behind(const native::Queue& queue, const ReadyEvent& event) const {
-  return devices_[queue.device]->stream(queue.lane, queue.stream).is_of(event);
+  return event.dependencies().empty() &&
+         devices_[queue.device]->stream(queue.lane, queue.stream).is_of(event);
 }
 
 std::optional<std::intptr_t> GpuBackend::order_engine(const pjrt::Client& engine,

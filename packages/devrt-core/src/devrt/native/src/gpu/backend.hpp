@@ -40,8 +40,9 @@ class GpuBackend final : public native::DeviceBackend {
   ReadyEvent end_of(const native::Queue& queue) override;
   std::optional<std::intptr_t> order_engine(const pjrt::Client& engine, PJRT_Device* device,
                                             const ReadyEvent& event) override;
-  void add_fates(std::size_t device, const ReadyEvent& event, Fates& to) const override {
-    devices_[device]->add_fates(event, to);
+  void add_dependencies(std::size_t device, const ReadyEvent& event,
+                        Dependencies& to) const override {
+    devices_[device]->add_dependencies(event, to);
   }
   void engine_was_made() override;
   std::optional<std::size_t> device_at(const void* address) const noexcept override;

@@ -64,11 +64,11 @@ std::optional<GpuCommunicator::Running> GpuCommunicator::give(const Collective& 
                                                               std::span<const RankMemory> ranks) {
   const KeepCurrent keep(devices_.front()->driver());
   connect(collective_name(what.kind));
-  std::optional<Fates> fates = order(ranks);
-  if (!fates) return std::nullopt;
+  const std::optional<Dependencies> dependencies = order(ranks);
+  if (!dependencies) return std::nullopt;
   try {
     enqueue(what, ranks);
-    return record(*std::move(fates));
+    return record(*dependencies);
   } catch (const StatusError& error) {
     const Status why = cause_of(error.status());
     abort(why);  // some ranks may have their part, and wait for the others
@@ -113,8 +113,12 @@ void GpuCommunicator::join() {
   ranks_ = std::move(made);
 }
 
-std::optional<Fates> GpuCommunicator::order(std::span<const RankMemory> ranks) const {
-  Fates fates;
+std::optional<Dependencies> GpuCommunicator::order(std::span<const RankMemory> ranks) const {
+  Dependencies found;
+  for (std::size_t i = 0; i < ranks.size(); ++i) {
+    for (const ReadyEvent& event : ranks[i].after) devices_[i]->add_dependencies(event, found);
+  }
+  if (span_ && may_fail_here(found)) return std::nullopt;
   for (std::size_t i = 0; i < ranks.size(); ++i) {
     const GpuDevice& device = *devices_[i];
     const Current current(device.driver(), device.context());
@@ -123,10 +127,16 @@ std::optional<Fates> GpuCommunicator::order(std::span<const RankMemory> ranks) c
       const bool waits = !event.is_ready() && event.source() &&
                          order_stream(device.driver(), stream_of(*devices_[i]).handle(), event);
       if (!waits) return std::nullopt;
-      device.add_fates(event, fates);
     }
   }
-  return fates;
+  return found;
+}
+
+bool GpuCommunicator::may_fail_here(const Dependencies& dependencies) const noexcept {
+  return !std::ranges::all_of(dependencies, [this](const auto& each) {
+    const auto* of_collective = dynamic_cast<const CollectiveOutcome*>(each.get());
+    return of_collective && of_collective->is_of(this);
+  });
 }
 
 void GpuCommunicator::enqueue(const Collective& what, std::span<const RankMemory> ranks) {
@@ -207,12 +217,15 @@ void GpuCommunicator::clear_unsent(const Collective& what,
   }
 }
 
-GpuCommunicator::Running GpuCommunicator::record(Fates fates) {
-  Running running{std::make_shared<Fate>(), {}};
-  fates.push_back(running.fate);
+GpuCommunicator::Running GpuCommunicator::record(const Dependencies& dependencies) {
+  Running running{
+      std::make_shared<CollectiveOutcome>(CollectiveOutcome::Number{this, connection_, ++started_}),
+      {}};
+  Dependencies all = dependencies;
+  add_dependency(running.outcome, all);
   for (const auto& device : devices_) {
     const Current current(device->driver(), device->context());
-    running.ends.push_back(device->record(stream_of(*device), fates));
+    running.ends.push_back(device->record(stream_of(*device)).with(all));
   }
   running_.push_back(running);
   return running;

@@ -1,7 +1,9 @@
 // Groups of GPUs that a vendor's library connects, and what becomes of their collectives.
 #pragma once
 
+#include <atomic>
 #include <chrono>
+#include <cstdint>
 #include <map>
 #include <memory>
 #include <mutex>
@@ -18,6 +20,48 @@
 namespace devrt::gpu {
 
 class Communicators;
+
+/// How a collective ends on all its ranks. One that is broken off ends as if all were well, so what
+/// uses a result queries this.
+class CollectiveOutcome final : public Dependency {
+ public:
+  /// Which one it is: they end in order, and with one all later ones of its connection fail.
+  struct Number {
+    const void* group;
+    std::uint64_t connection;
+    std::uint64_t started;
+  };
+
+  explicit CollectiveOutcome(const Number& number) noexcept : number_(number) {}
+
+  /// Notes that it was broken off; before the library breaks it off.
+  void fail(Status why) {
+    why_ = std::move(why);
+    state_.store(State::kFailed, std::memory_order_release);
+  }
+  /// Notes that all ranks have ended well.
+  void settle() noexcept { state_.store(State::kGood, std::memory_order_release); }
+
+  bool is_open() const noexcept override {
+    return state_.load(std::memory_order_acquire) == State::kOpen;
+  }
+  Status status() const override {
+    return state_.load(std::memory_order_acquire) == State::kFailed ? why_ : Status();
+  }
+  bool covers(const Dependency& other) const noexcept override {
+    const auto* before = dynamic_cast<const CollectiveOutcome*>(&other);
+    return before && before->is_of(number_.group) &&
+           before->number_.connection == number_.connection &&
+           before->number_.started < number_.started;
+  }
+  bool is_of(const void* group) const noexcept { return number_.group == group; }
+
+ private:
+  enum class State { kOpen, kGood, kFailed };
+  const Number number_;
+  std::atomic<State> state_{State::kOpen};
+  Status why_;
+};
 
 /// Has the thread's context as it was, which libraries change.
 class KeepCurrent {
@@ -60,7 +104,7 @@ class GpuCommunicator final : public native::Communicator,
  private:
   /// A collective that has not ended on all ranks, or has not been seen to.
   struct Running {
-    std::shared_ptr<Fate> fate;
+    std::shared_ptr<CollectiveOutcome> outcome;
     std::vector<ReadyEvent> ends;  // of each rank
     std::chrono::steady_clock::time_point since = std::chrono::steady_clock::now();
   };
@@ -75,7 +119,11 @@ class GpuCommunicator final : public native::Communicator,
   std::optional<Running> give(const native::Collective& what,
                               std::span<const native::RankMemory> ranks);
   void connect(const char* operation);
-  std::optional<Fates> order(std::span<const native::RankMemory> ranks) const;
+  /// Has the streams wait for the arguments, and returns what these depend on; nothing where the
+  /// host must wait for one.
+  std::optional<Dependencies> order(std::span<const native::RankMemory> ranks) const;
+  /// Returns whether arguments may fail late of what the other processes do not learn.
+  bool may_fail_here(const Dependencies& dependencies) const noexcept;
   void enqueue(const native::Collective& what, std::span<const native::RankMemory> ranks);
   Result enqueue_rank(const native::Collective& what, std::size_t i,
                       const native::RankMemory& memory) const;
@@ -83,7 +131,7 @@ class GpuCommunicator final : public native::Communicator,
                   const native::RankMemory& memory) const;
   void clear_unsent(const native::Collective& what,
                     std::span<const native::RankMemory> ranks) const;
-  Running record(Fates fates);
+  Running record(const Dependencies& dependencies);
   /// Returns the loss of a device of the group, where that is why the library failed; else its
   /// error.
   Status cause_of(const Status& failed) const;
@@ -103,6 +151,8 @@ class GpuCommunicator final : public native::Communicator,
   const std::optional<native::GroupSpan> span_;  // nothing where all ranks are of this process
   std::vector<RankHandle*> ranks_;               // of the devices; empty while it is not connected
   std::vector<Running> running_;
+  std::uint64_t connection_ = 0;  // how many before this one were broken off
+  std::uint64_t started_ = 0;
   Status ended_;  // why a group that spans processes is of no more use
   std::optional<std::chrono::steady_clock::time_point> failed_at_;
 };

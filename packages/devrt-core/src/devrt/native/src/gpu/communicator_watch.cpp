@@ -14,9 +14,7 @@ namespace {
 constexpr std::chrono::seconds kForNames{20};
 
 /// Returns how work ended on its own device, or nothing while it goes on.
-std::optional<Status> ended_here(const ReadyEvent& event) {
-  return dynamic_cast<DriverEvent&>(*event.source()).query_here();
-}
+std::optional<Status> ended_here(const ReadyEvent& event) { return event.source()->query(); }
 
 bool has_ended_well(const std::vector<ReadyEvent>& ends) {
   return std::ranges::all_of(ends, [](const ReadyEvent& event) {
@@ -48,19 +46,20 @@ Status GpuCommunicator::cause_of(const Status& failed) const {
 }
 
 void GpuCommunicator::abort(const Status& why) noexcept {
-  // The fates first: the ranks that are broken off end as if all were well.
+  // The outcomes first: the ranks that are broken off end as if all were well.
   for (const Running& each : running_) {
     if (has_ended_well(each.ends)) {
-      each.fate->settle();
-    } else if (each.fate->is_open()) {
-      each.fate->fail(Status(why.code(), "A collective of " + names_of(devices_) +
-                                             " was broken off: " + why.message())
-                          .because(why.reason())
-                          .during(why.operation())
-                          .on(why.device()));
+      each.outcome->settle();
+    } else if (each.outcome->is_open()) {
+      each.outcome->fail(Status(why.code(), "A collective of " + names_of(devices_) +
+                                                " was broken off: " + why.message())
+                             .because(why.reason())
+                             .during(why.operation())
+                             .on(why.device()));
     }
   }
   running_.clear();
+  ++connection_;
   if (span_ && ended_.ok()) {
     ended_ = Status(why.code(),
                     "The group of " + names_of(devices_) +
@@ -109,7 +108,7 @@ void GpuCommunicator::watch(const Running& running) {
     if (!failed.ok() && !waits_for_names(failed)) {
       const std::lock_guard lock(all_.mutex_);
       const KeepCurrent keep(devices_.front()->driver());
-      if (running.fate->is_open()) abort(cause_of(failed));
+      if (running.outcome->is_open()) abort(cause_of(failed));
       return;
     }
     if (is_over) return settle(running);
@@ -139,8 +138,8 @@ Status GpuCommunicator::async_error() const {
 
 void GpuCommunicator::settle(const Running& running) {
   const std::lock_guard lock(all_.mutex_);
-  if (running.fate->is_open()) running.fate->settle();
-  std::erase_if(running_, [&](const Running& each) { return each.fate == running.fate; });
+  if (running.outcome->is_open()) running.outcome->settle();
+  std::erase_if(running_, [&](const Running& each) { return each.outcome == running.outcome; });
 }
 
 }  // namespace devrt::gpu

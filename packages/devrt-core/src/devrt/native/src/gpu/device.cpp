@@ -13,19 +13,23 @@ constexpr unsigned kDisableTiming = 2;  // an event
 constexpr std::size_t kCallbacks = 1 << 16;
 constexpr std::size_t kFreeEvents = 256;
 
-/// The end of work on another device. A stream that waits for its event goes on, with what is not
-/// there, where that device is lost.
-class OtherDevice final : public Fate {
+/// Work of another device. A stream that waits for its event goes on, with what is not there, where
+/// that device is lost.
+class OtherDevice final : public Dependency {
  public:
-  explicit OtherDevice(ReadyEvent event) noexcept : event_(std::move(event)) {}
+  explicit OtherDevice(const std::shared_ptr<DriverEvent>& event)
+      : event_(event), end_(ReadyEvent::of(event)) {}
 
-  // By the event, which keeps the answer: its source queries all that it depends on, each of which
-  // does the same.
-  bool is_open() const noexcept override { return !event_.is_ready(); }
-  Status status() const override { return event_.query().value_or(Status()); }
+  bool is_open() const noexcept override { return !end_.is_ready(); }
+  Status status() const override { return end_.query().value_or(Status()); }
+  bool covers(const Dependency& other) const noexcept override {
+    const auto* before = dynamic_cast<const OtherDevice*>(&other);
+    return before && event_->covers(*before->event_);
+  }
 
  private:
-  const ReadyEvent event_;
+  const std::shared_ptr<DriverEvent> event_;
+  const ReadyEvent end_;  // which keeps the answer
 };
 
 }  // namespace
@@ -47,46 +51,14 @@ void Stream::drain() noexcept {
   callbacks_.drain();
 }
 
-void Stream::follow(const ReadyEvent& event) {
-  Fates found;
-  device_.add_fates(event, found);
-  if (found.empty()) return;
-  std::lock_guard lock(mutex_);
-  add_fates(found, fates_);
-  has_fates_.store(!fates_.empty(), std::memory_order_release);
-}
-
 bool Stream::is_of(const ReadyEvent& event) const noexcept {
   const auto* source = dynamic_cast<const DriverEvent*>(event.source());
-  return source && &source->stream() == this && source->is_in_stream() && source->fates().empty();
-}
-
-Fates Stream::take_fates() {
-  if (!has_fates_.load(std::memory_order_acquire)) return {};
-  std::lock_guard lock(mutex_);
-  Fates taken;
-  add_fates(fates_, taken);
-  std::erase_if(fates_, [](const auto& fate) { return !fate->is_open(); });
-  has_fates_.store(!fates_.empty(), std::memory_order_release);
-  return taken;
-}
-
-Fates Stream::end_following() noexcept {
-  std::lock_guard lock(mutex_);
-  has_fates_.store(false, std::memory_order_release);
-  return std::exchange(fates_, {});
+  return source && &source->stream() == this && source->is_in_stream();
 }
 
 DriverEvent::~DriverEvent() { device_->give_event(handle_); }
 
 std::optional<Status> DriverEvent::query() noexcept {
-  std::optional<Status> ended = query_here();
-  if (ended && ended->ok() && !fates_.empty()) [[unlikely]]
-    return status_of(fates_);
-  return ended;
-}
-
-std::optional<Status> DriverEvent::query_here() noexcept {
   // In a forked child the driver may hold locks for ever; what is destroyed there asks nonetheless.
   if (device_->is_forked()) {
     return Status(StatusCode::kFailedPrecondition, "The process was forked.")
@@ -124,8 +96,7 @@ Status DriverEvent::wait() noexcept {
   // Others free what the work uses when it has ended, and an error of the question says nothing of
   // that: only an error that comes again is taken for the end.
   if (result != kSuccess) result = synchronize();
-  const Status here = device_->status(result, "event_synchronize");
-  return here.ok() ? status_of(fates_) : here;
+  return device_->status(result, "event_synchronize");
 }
 
 void DriverEvent::notify(UniqueFunction<void(const Status&)> ended) {
@@ -193,19 +164,6 @@ std::size_t GpuDevice::total_memory() const {
   return bytes;
 }
 
-template <class Use>
-void GpuDevice::for_each_stream(const Use& use) noexcept {
-  const auto stream_at = [this](std::size_t i) {
-    std::lock_guard lock(mutex_);
-    return i < streams_.size() ? streams_[i].get() : nullptr;
-  };
-  for (std::size_t i = 0; Stream* const stream = stream_at(i); ++i) use(*stream);
-}
-
-void GpuDevice::end_following() noexcept {
-  for_each_stream([](Stream& stream) { (void)stream.end_following(); });
-}
-
 void GpuDevice::finish(Stream& stream) const noexcept {
   const Current current(driver_, context_);
   // Twice: an error of the wait itself says nothing of the work.
@@ -243,8 +201,7 @@ void GpuDevice::give_event(EventHandle* event) noexcept {
   (void)driver_.call.event_destroy(event);
 }
 
-ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_stream,
-                             Fates fates) {
+ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_stream) {
   EventHandle* handle = take_event();
   DriverEvent::Recorded when{stream.recorded(), 0};
   const Result result = call([&] { return driver_.call.event_record(handle, recorded); });
@@ -253,8 +210,8 @@ ReadyEvent GpuDevice::record(StreamHandle* recorded, Stream& stream, bool is_in_
     raise_if_error(status(result, "event_record"));
   }
   when.until = stream.note_recorded();
-  return ReadyEvent::of(std::make_shared<DriverEvent>(shared_from_this(), stream, handle,
-                                                      is_in_stream, when, std::move(fates)));
+  return ReadyEvent::of(
+      std::make_shared<DriverEvent>(shared_from_this(), stream, handle, is_in_stream, when));
 }
 
 bool GpuDevice::is_idle() const noexcept {
@@ -263,16 +220,19 @@ bool GpuDevice::is_idle() const noexcept {
 }
 
 void GpuDevice::drain() noexcept {
-  for_each_stream([](Stream& stream) { stream.drain(); });
+  const auto stream_at = [this](std::size_t i) {
+    std::lock_guard lock(mutex_);
+    return i < streams_.size() ? streams_[i].get() : nullptr;
+  };
+  // Without the lock: events that end meanwhile take it.
+  for (std::size_t i = 0; Stream* const stream = stream_at(i); ++i) stream->drain();
 }
 
-void GpuDevice::add_fates(const ReadyEvent& event, Fates& to) const {
-  const EventSource* source = event.source();
-  if (!source) return;
-  devrt::add_fates(source->fates(), to);
-  const auto* of_device = dynamic_cast<const DriverEvent*>(source);
-  if (!of_device || &of_device->device() == this) return;
-  devrt::add_fates({std::make_shared<OtherDevice>(event)}, to);
+void GpuDevice::add_dependencies(const ReadyEvent& event, Dependencies& to) const {
+  if (!event.source() || (event.is_known() && event.error().ok())) return;
+  devrt::add_dependencies(event.dependencies(), to);
+  const auto work = std::dynamic_pointer_cast<DriverEvent>(event.shared_source());
+  if (work && &work->device() != this) add_dependency(std::make_shared<OtherDevice>(work), to);
 }
 
 Status GpuDevice::status(Result result, const char* operation) const noexcept {

@@ -32,8 +32,7 @@ class Stream {
   WorkQueue& callbacks() noexcept { return callbacks_; }
   bool is_idle() const noexcept;
   void drain() noexcept;
-  /// Returns whether an event is of the stream's own work, and depends on no other device: what may
-  /// fail elsewhere must be looked at, since a failure counts once.
+  /// Returns whether an event is of the stream's own work.
   bool is_of(const ReadyEvent& event) const noexcept;
   /// Returns how many events of the stream have been recorded at least. What is recorded from now
   /// on comes after those.
@@ -42,22 +41,12 @@ class Stream {
   std::uint64_t note_recorded() noexcept {
     return recorded_.fetch_add(1, std::memory_order_acq_rel) + 1;
   }
-  /// Has what the stream is given from now on fail where an event that it waits for does so late.
-  void follow(const ReadyEvent& event);
-  /// Returns what the work of the stream depends on. A failure counts once: what comes
-  /// afterwards does not use what failed.
-  Fates take_fates();
-  /// Takes all that it follows, for its end: an event of another device holds that device.
-  Fates end_following() noexcept;
 
  private:
   const GpuDevice& device_;
   StreamHandle* const handle_;
   WorkQueue callbacks_;
   std::atomic<std::uint64_t> recorded_{0};
-  std::atomic<bool> has_fates_{false};
-  std::mutex mutex_;
-  Fates fates_;  // under the lock
 };
 
 /// The end of what was given to a stream before it was recorded.
@@ -70,13 +59,12 @@ class DriverEvent final : public EventSource {
   };
   /// `stream` calls back; `is_in_stream` where the event is of its work, not of another library's.
   DriverEvent(std::shared_ptr<GpuDevice> device, Stream& stream, EventHandle* handle,
-              bool is_in_stream, Recorded recorded, Fates fates) noexcept
+              bool is_in_stream, Recorded recorded) noexcept
       : device_(std::move(device)),
         stream_(stream),
         handle_(handle),
         is_in_stream_(is_in_stream),
-        recorded_(recorded),
-        fates_(std::move(fates)) {}
+        recorded_(recorded) {}
   ~DriverEvent() override;
 
   std::optional<Status> query() noexcept override;
@@ -88,9 +76,11 @@ class DriverEvent final : public EventSource {
   Stream& stream() const noexcept { return stream_; }
   bool is_in_stream() const noexcept { return is_in_stream_; }
   EventHandle* handle() const noexcept { return handle_; }
-  /// Returns how the work ended on this device alone, or nothing while it goes on.
-  std::optional<Status> query_here() noexcept;
-  const Fates& fates() const noexcept override { return fates_; }
+  /// Returns whether it ends well only if another does: one before it in its stream.
+  bool covers(const DriverEvent& other) const noexcept {
+    return &other.stream_ == &stream_ && is_in_stream_ && other.is_in_stream_ &&
+           recorded_.since >= other.recorded_.until;
+  }
 
  private:
   Status wait() noexcept;
@@ -100,7 +90,6 @@ class DriverEvent final : public EventSource {
   EventHandle* const handle_;
   const bool is_in_stream_;
   const Recorded recorded_;
-  const Fates fates_;
 };
 
 /// A device and its context. Whatever uses the device has a share; the last gives the context back.
@@ -128,13 +117,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   /// Returns the stream that memory is given back on, behind what still uses it.
   Stream& release_stream() { return made(release_); }
   /// Returns an event of what was given to a stream until now. The device must be current.
-  ReadyEvent record(Stream& stream) {
-    return record(stream.handle(), stream, true, stream.take_fates());
-  }
-  /// The same, of work that depends on more.
-  ReadyEvent record(Stream& stream, Fates fates) {
-    return record(stream.handle(), stream, true, std::move(fates));
-  }
+  ReadyEvent record(Stream& stream) { return record(stream.handle(), stream, true); }
   /// Makes a call that names a stream, an event or a kernel of this device. Where the thread had
   /// the device's context last it is made at once; if somebody has made another one current since,
   /// the driver refuses it, and it is made again.
@@ -166,19 +149,14 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
     }
   }
   /// The same of a stream of another library's.
-  ReadyEvent record_other(StreamHandle* stream) {
-    return record(stream, release_stream(), false, {});
-  }
+  ReadyEvent record_other(StreamHandle* stream) { return record(stream, release_stream(), false); }
   /// Waits for what was given to a stream, as far as its driver can.
   void finish(Stream& stream) const noexcept;
   bool is_idle() const noexcept;
   void drain() noexcept;
-  /// Releases the other devices' events that its streams follow. Devices that follow each other
-  /// would else hold each other for ever.
-  void end_following() noexcept;
 
-  /// Adds what the work depends on that this device begins behind an event.
-  void add_fates(const ReadyEvent& event, Fates& to) const;
+  /// Adds what work depends on that this device begins behind an event.
+  void add_dependencies(const ReadyEvent& event, Dependencies& to) const;
 
   /// Returns the error of a call, and remembers one after which the device takes no more work.
   Status status(Result result, const char* operation) const noexcept;
@@ -195,10 +173,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   using Slot = std::atomic<Stream*>;
 
   Stream& made(Slot& slot);
-  /// Calls a function with each stream, without the lock: events that end meanwhile take it.
-  template <class Use>
-  void for_each_stream(const Use& use) noexcept;
-  ReadyEvent record(StreamHandle* recorded, Stream& stream, bool is_in_stream, Fates fates);
+  ReadyEvent record(StreamHandle* recorded, Stream& stream, bool is_in_stream);
   EventHandle* take_event();
   void give_event(EventHandle* event) noexcept;
 

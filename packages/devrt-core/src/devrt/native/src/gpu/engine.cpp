@@ -54,7 +54,7 @@ std::string listed(std::span<const int> numbers) {
 
 /// Returns where each of some numbers stands in a list; empty where one does not, or the list has
 /// another number.
-std::vector<std::size_t> find_places(std::span<const int> numbers, std::span<const int> list) {
+std::vector<std::size_t> find_positions(std::span<const int> numbers, std::span<const int> list) {
   if (!std::ranges::is_permutation(numbers, list)) return {};
   std::vector<std::size_t> places;
   for (const int number : numbers) {
@@ -73,8 +73,8 @@ std::vector<std::size_t> find_order(const pjrt::Client& engine,
     mine.push_back(device.local_hardware_id);
   }
   for (PJRT_Device* device : engine.devices()) theirs.push_back(hardware_id(engine, device));
-  std::vector<std::size_t> order = find_places(mine, theirs);
-  if (order.empty()) order = find_places(visible, theirs);  // it may count the visible ones
+  std::vector<std::size_t> order = find_positions(mine, theirs);
+  if (order.empty()) order = find_positions(visible, theirs);  // it may count the visible ones
   if (!order.empty()) return order;
   throw StatusError(Status(StatusCode::kInternal,
                            "The plugin's devices are the driver's " + listed(theirs) +

@@ -57,6 +57,9 @@ bool ForeignStream::is_capturing() const noexcept {
 
 bool ForeignStream::wait(const ReadyEvent& event) {
   if (!event.source()) return false;
+  Dependencies dependencies;
+  device_->add_dependencies(event, dependencies);
+  if (!dependencies.empty()) return false;  // nobody would tell the other library of a failure
   const Current current(device_->driver(), device_->context());
   check_handle(
       "It was destroyed, or is no stream's handle. Pass that of the stream that is to wait.");

@@ -13,7 +13,7 @@
 #include <utility>
 #include <vector>
 
-#include "devrt/async/fate.hpp"
+#include "devrt/async/dependency.hpp"
 #include "devrt/base/status.hpp"
 #include "devrt/base/unique_function.hpp"
 
@@ -40,12 +40,6 @@ class EventSource {
   virtual bool ends_before(const EventSource& /*later*/, bool /*is_after*/) const noexcept {
     return false;
   }
-  /// Returns what must end well besides. The error of any is one of this work, and of all that a
-  /// device begins behind it: the device waits, and goes on where nothing was made.
-  virtual const Fates& fates() const noexcept {
-    static const Fates none;
-    return none;
-  }
 };
 
 namespace detail {
@@ -55,13 +49,16 @@ class EventState {
  public:
   using Callback = UniqueFunction<void(const Status&)>;
 
-  EventState() = default;
-  explicit EventState(std::shared_ptr<EventSource> source) noexcept : source_(std::move(source)) {}
+  explicit EventState(Dependencies dependencies) noexcept
+      : dependencies_(std::move(dependencies)) {}
+  EventState(std::shared_ptr<EventSource> source, Dependencies dependencies) noexcept
+      : source_(std::move(source)), dependencies_(std::move(dependencies)) {}
 
   bool is_done() noexcept { return is_set() || (source_ && learn(source_->query())); }
   bool is_known() const noexcept { return is_set(); }
   const Status& status() const noexcept { return status_; }
-  EventSource* source() const noexcept { return source_.get(); }
+  const std::shared_ptr<EventSource>& source() const noexcept { return source_; }
+  const Dependencies& dependencies() const noexcept { return dependencies_; }
 
   void set(Status status) {
     std::vector<Callback> callbacks;
@@ -116,7 +113,7 @@ class EventState {
   /// Under the lock.
   void settle(Status status) {
     if (is_set()) return;
-    status_ = std::move(status);
+    status_ = status.ok() ? status_of(dependencies_) : std::move(status);
     done_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
@@ -129,6 +126,7 @@ class EventState {
   }
 
   const std::shared_ptr<EventSource> source_;
+  const Dependencies dependencies_;
   std::atomic<bool> done_{false};
   bool has_callbacks_ = false;
   std::mutex mutex_;
@@ -147,17 +145,32 @@ class ReadyEvent {
   /// Returns an event that is ready with `status`: already failed unless OK.
   static ReadyEvent already(Status status) {
     if (status.ok()) return {};
-    auto state = std::make_shared<detail::EventState>();
+    auto state = std::make_shared<detail::EventState>(Dependencies());
     state->set(std::move(status));
     return ReadyEvent(std::move(state));
   }
 
-  /// Returns the event of work that a device tells the end of.
-  static ReadyEvent of(std::shared_ptr<EventSource> source) {
-    return ReadyEvent(std::make_shared<detail::EventState>(std::move(source)));
+  /// Returns the event of work that a device tells the end of. It fails also where one of its
+  /// dependencies has failed by that end.
+  static ReadyEvent of(std::shared_ptr<EventSource> source, Dependencies dependencies = {}) {
+    return ReadyEvent(
+        std::make_shared<detail::EventState>(std::move(source), std::move(dependencies)));
   }
+  /// Returns the same event with more dependencies.
+  ReadyEvent with(Dependencies dependencies) const;
+
   /// Returns where the event comes from; null if a promise sets it, or nothing has to.
-  EventSource* source() const noexcept { return state_ ? state_->source() : nullptr; }
+  EventSource* source() const noexcept { return state_ ? state_->source().get() : nullptr; }
+  /// Returns the same with a share of it.
+  std::shared_ptr<EventSource> shared_source() const noexcept {
+    return state_ ? state_->source() : nullptr;
+  }
+  /// Returns what else must end well. The error of any is one of all that uses the result: a device
+  /// that waits for the event does not learn it.
+  const Dependencies& dependencies() const noexcept {
+    static const Dependencies none;
+    return state_ ? state_->dependencies() : none;
+  }
 
   /// Returns whether it was set, with a value or an error; does not wait.
   bool is_ready() const noexcept { return !state_ || state_->is_done(); }
@@ -217,7 +230,8 @@ class ReadyEvent {
 /// The side that makes an event ready. Destroyed unset, it fails the event with CANCELLED.
 class ReadyPromise {
  public:
-  ReadyPromise() : state_(std::make_shared<detail::EventState>()) {}
+  explicit ReadyPromise(Dependencies dependencies = {})
+      : state_(std::make_shared<detail::EventState>(std::move(dependencies))) {}
   ReadyPromise(ReadyPromise&&) noexcept = default;
   ReadyPromise& operator=(ReadyPromise&&) = delete;
   ReadyPromise(const ReadyPromise&) = delete;
@@ -244,5 +258,15 @@ class ReadyPromise {
 
   std::shared_ptr<detail::EventState> state_;
 };
+
+inline ReadyEvent ReadyEvent::with(Dependencies dependencies) const {
+  if (dependencies.empty()) return *this;
+  add_dependencies(this->dependencies(), dependencies);
+  if (source()) return of(shared_source(), std::move(dependencies));
+  ReadyPromise promise(std::move(dependencies));
+  ReadyEvent event = promise.event();
+  on_ready([promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
+  return event;
+}
 
 }  // namespace devrt
