@@ -154,7 +154,9 @@ os._exit(0)  # a device that is lost ends in no order
 
 
 def test_a_group_ends_in_all_processes_where_an_argument_of_one_fails_late():
-    for before, failed, later in run(LATE):
+    printed = run(LATE)
+    assert "on cuda:2" in printed[1][1][0][2]  # by its id in the job
+    for before, failed, later in printed:
         assert before[0] == [2.0]
         assert failed[0][0] in {"DeviceLostError", "PeerLostError"}, failed
         assert later[0][0] == failed[0][0]

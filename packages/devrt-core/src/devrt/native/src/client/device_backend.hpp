@@ -119,6 +119,10 @@ class DeviceBackend {
   /// Returns the devices, at least one, in the order of their ids. Called once.
   virtual std::vector<DeviceFacts> devices() = 0;
 
+  /// Says which id the client has given to the first of the devices, which have ids in a row: by
+  /// them errors name devices. Called once, before any work.
+  virtual void set_first_id(int /*id*/) {}
+
   /// Returns whether devices say which partition of all nodes' devices they are in.
   virtual bool has_partitions() const noexcept { return false; }
   /// Returns the alignment of every allocation, a power of two.
@@ -166,6 +170,9 @@ class DeviceBackend {
   }
   /// Returns why a device takes no more work; OK while it does.
   virtual Status health(std::size_t /*device*/) const noexcept { return {}; }
+
+  /// Does the same, and looks at the device: an error of its work may not be known yet.
+  virtual Status probe(std::size_t device) const noexcept { return health(device); }
 
   /// Returns a stream of another library by its number; without one, the default stream. `is_kept`
   /// says that it will be there for as long as the result. Null where devices have no streams;

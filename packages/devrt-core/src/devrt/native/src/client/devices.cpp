@@ -126,6 +126,7 @@ void Client::make_devices(const NodesExchange& exchange) {
           memories, is_here ? sources.total_of(local[i]) : nullptr));
     }
   }
+  backend_->set_first_id(static_cast<int>(first_local_));
 }
 
 }  // namespace devrt::native

@@ -5,6 +5,7 @@
 #include <utility>
 
 #include "client/ending.hpp"
+#include "devrt/pjrt/engine/streams.hpp"
 #include "execution/executable.hpp"
 
 namespace devrt::native {
@@ -37,7 +38,7 @@ std::vector<const Device*> usable_devices(const Client& client, bool takes_lost)
   std::vector<const Device*> found;
   for (const auto& device : client.local_devices()) {
     const auto local = static_cast<std::size_t>(device->local_id());
-    if (takes_lost || client.backend().health(local).ok()) found.push_back(device.get());
+    if (takes_lost || client.backend().probe(local).ok()) found.push_back(device.get());
   }
   return found.empty() && !takes_lost ? usable_devices(client, true) : found;
 }
@@ -51,7 +52,7 @@ std::vector<DeviceFacts> facts_of(std::span<const Device* const> devices) {
 /// Returns why the plugin made no client: its words do not name the device that is lost.
 Status describe_refusal(const Status& reported, const Client& owner) {
   for (const auto& device : owner.local_devices()) {
-    const Status health = owner.backend().health(static_cast<std::size_t>(device->local_id()));
+    const Status health = owner.backend().probe(static_cast<std::size_t>(device->local_id()));
     if (health.ok()) continue;
     return Status(StatusCode::kDataLoss,
                   "compile_and_load failed: the compiler takes the devices of the client at its "
@@ -179,14 +180,18 @@ std::intptr_t Engine::await(const Buffer& buffer) const {
   return 0;
 }
 
-void Engine::add_dependencies(std::span<Buffer* const> arguments, Dependencies& to) {
+ArgumentEnds Engine::ends_of(std::span<Buffer* const> arguments) const {
+  ArgumentEnds found;
   for (const Buffer* argument : arguments) {
     const ReadyEvent& ready = argument->ready();
-    if (!ready.source() || (ready.is_known() && ready.error().ok())) continue;
+    if (ready.is_known() && ready.error().ok()) continue;
+    if (!pjrt::streams_of(client_->api())) return {};  // the host has waited for all others
+    if (!ready.source()) found.is_learned_by_streams = false;
     const Memory& memory = *argument->memory();
     const auto device = static_cast<std::size_t>(memory.device().local_id());
-    memory.client().backend().add_dependencies(device, ready, to);
+    memory.client().backend().add_dependencies(device, ready, found.dependencies);
   }
+  return found;
 }
 
 PJRT_Device* Engine::device_of(const Buffer& buffer) const {

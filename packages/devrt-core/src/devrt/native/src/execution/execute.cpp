@@ -18,18 +18,23 @@ namespace {
 
 using Context = Ref<pjrt::ffi::HoldingContext>;
 
-/// Waits for the work that makes the arguments and throws its error. Shards that talk to each other
-/// would wait for ever for one whose arguments failed.
-void await_arguments(const Client& client, std::span<const std::span<Buffer* const>> arguments,
-                     const std::string& program, bool spans_processes) {
+/// What waits for the arguments of a program before it begins.
+struct Waits {
+  bool for_host;    ///< shards that talk to each other would wait for ever for one that failed
+  bool for_device;  ///< what fails late must not have been used
+};
+
+/// Waits for the work that makes the arguments and throws its error.
+void await_arguments(const Client& client, const Engine& engine,
+                     std::span<const std::span<Buffer* const>> arguments,
+                     const std::string& program, Waits waits) {
   for (const std::span<Buffer* const> shard : arguments) {
     for (std::size_t i = 0; i < shard.size(); ++i) {
-      // The engine's streams wait for a device's work. Where that fails late, so do the shards of
-      // this process, but not those of others.
-      Dependencies late;
-      if (spans_processes) Engine::add_dependencies(shard.subspan(i, 1), late);
       const bool is_ordered = platform().engine.donates_views && shard[i]->ready().source();
-      if (is_ordered && late.empty()) continue;
+      const bool waits_for_it =
+          is_ordered ? waits.for_device && !engine.ends_of(shard.subspan(i, 1)).dependencies.empty()
+                     : waits.for_host;
+      if (!waits_for_it) continue;
       const Status status = client.wait(shard[i]->ready());
       if (status.ok()) continue;
       throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
@@ -105,8 +110,7 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
     return true;
   // What was deleted meanwhile is freed with the end of what still uses it.
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
-  client_->wait_unlocked(
-      [this] { engine_->client().in_flight().wait([this] { client_->check_signals(); }); });
+  client_->wait_for_programs_to_end();
   return true;
 }
 
@@ -162,15 +166,13 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   SmallArray<PJRT_Buffer*, kFew> raw(arguments.size());
   SmallArray<PJRT_Buffer*, kFew> outputs(results.size());
   std::vector<Ref<Storage>> storages;
-  Dependencies dependencies;
-  Engine::add_dependencies(arguments, dependencies);
   for (std::size_t i = 0; i < arguments.size(); ++i) {
     views[i] = engine_->view(*arguments[i]);
     raw[i] = views[i]->get();
     if (holds_storages()) storages.push_back(arguments[i]->storage());
   }
-  has_begun = true;
   pjrt::Event done = loaded->execute_one(0, {raw.span(), outputs.span(), {}});
+  has_begun = true;
   take_outputs(outputs.span(), std::move(done),
                {*engine_,
                 signature_,
@@ -180,7 +182,7 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
                 views.span(),
                 {},
                 loaded->devices().front()},
-               {.storages = std::move(storages), .dependencies = std::move(dependencies)});
+               {.storages = std::move(storages), .ends = engine_->ends_of(arguments)});
   engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -191,9 +193,9 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   const std::size_t num_outputs = signature_->outputs.size();
   const bool is_together =
       arguments.size() > 1 && (signature_->is_collective || !engine_->takes_shards_apart());
-  if (is_together || spans_processes()) {
-    await_arguments(*client_, arguments, signature_->name, spans_processes());
-  }
+  // Other processes, and the functions of custom calls, would take wrong values for right.
+  const bool has_others = spans_processes() || !signature_->custom_calls.empty();
+  await_arguments(*client_, *engine_, arguments, signature_->name, {is_together, has_others});
   SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
   if (!is_short()) take_slots(loaded->devices(), slots.span());
   SmallArray<pjrt::Running::Note, 1> notes(arguments.size());
@@ -205,8 +207,10 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], *signature_);
-    // Those that run together fail together.
-    if (is_together && i > 0) add_dependencies(shards[i].dependencies, shards[0].dependencies);
+    if (is_together) {  // they fail together
+      if (i > 0) add_dependencies(shards[i].ends.dependencies, shards[0].ends.dependencies);
+      shards[0].ends.is_learned_by_streams = false;
+    }
   }
   StreamOrder::Slot slot =
       engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
@@ -233,13 +237,15 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   }
   const bool waits_for_others = is_together || spans_processes();
   Context context = context_of(waits_for_others, 0);
-  has_begun = true;
+  // Whatever the engine refuses of one device's program without effects may be tried again.
+  has_begun = shards.size() > 1 || context || signature_->has_donation;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
+    has_begun = true;
     ReadyEvent event =
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
                       context ? context.share() : Context(), std::move(shards[i].storages),
-                      shards[is_together ? 0 : i].dependencies});
+                      shards[is_together ? 0 : i].ends});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

@@ -179,10 +179,12 @@ class Pending {
         temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
         storages_(std::move(kept.storages)),
+        can_be_ordered_(kept.ends.is_learned_by_streams && !context_ &&
+                        pjrt::streams_of(client_->api())),
         device_(static_cast<std::size_t>(targets.owner.local_id())),
         origin_(targets),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1),
-                                               std::move(kept.dependencies))) {
+                                               std::move(kept.ends.dependencies))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors()[i];
       parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
@@ -193,11 +195,11 @@ class Pending {
 
   ReadyEvent event() const { return countdown_->event(); }
 
-  /// Returns the event of one output: of all, and one that streams can wait for where errors come
-  /// with the device's own.
+  /// Returns the event of one output: of all, and one that streams can wait for where they learn of
+  /// its errors.
   ReadyEvent event_of(std::size_t i) {
     Part& part = parts_[i];
-    if (!part.is_plain || context_ || !pjrt::streams_of(client_->api())) return event();
+    if (!part.is_plain || !can_be_ordered_) return event();
     part.event = std::make_shared<EngineEvent>(event(), part.output.engine.share(), device_);
     return ReadyEvent::of(part.event, event().dependencies());
   }
@@ -251,6 +253,7 @@ class Pending {
   HeldTemporaries temporaries_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   std::vector<Ref<Storage>> storages_;
+  const bool can_be_ordered_;
   const std::size_t device_;
   const Origin origin_;
   const std::shared_ptr<Countdown> countdown_;
@@ -267,7 +270,7 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready() &&
-                        kept.dependencies.empty();
+                        kept.ends.dependencies.empty();
   const bool holds_errors = kept.context && kept.context->holds_back();
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].storage =

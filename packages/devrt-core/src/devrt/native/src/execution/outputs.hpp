@@ -50,7 +50,7 @@ struct Kept {
   Reservation reservation = {};                 ///< for `bytes_of_outputs` and temporaries
   Ref<pjrt::ffi::HoldingContext> context = {};  ///< null where there are no custom calls
   std::vector<Ref<Storage>> storages = {};      ///< of arguments that the engine may give up early
-  Dependencies dependencies = {};               ///< of the arguments
+  ArgumentEnds ends = {};                       ///< of the arguments
 };
 
 /// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns

@@ -87,6 +87,7 @@ Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const 
       if (is_last || !client().wait_for_memory(bytes, stats_->bytes_limit())) {
         throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
       }
+      if (waits_for_programs) client().wait_for_programs_to_end();
       is_last = true;
     }
   }
@@ -134,6 +135,12 @@ bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
   };
   wait_unlocked(wait);
   return true;
+}
+
+void Client::wait_for_programs_to_end() const {
+  const std::shared_ptr<Engine> engine = this->engine();
+  if (!engine || pjrt::is_in_callback()) return;
+  wait_unlocked([&] { engine->client().in_flight().wait([this] { check_signals(); }); });
 }
 
 bool Client::wait_for_programs(std::size_t bytes) const {

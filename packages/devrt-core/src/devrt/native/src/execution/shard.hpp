@@ -20,7 +20,6 @@ struct Shard {
   Shard() = default;
 
   void prepare(Engine& engine, std::span<Buffer* const> buffers, const pjrt::Signature& signature) {
-    Engine::add_dependencies(buffers, dependencies);
     const std::size_t num_outputs = signature.outputs.size();
     views.emplace(buffers.size());
     arguments.emplace(buffers.size());
@@ -31,6 +30,7 @@ struct Shard {
         storages.push_back(buffers[i]->storage());
       }
     }
+    ends = engine.ends_of(buffers);
   }
 
   void set_view(std::size_t i, Ref<pjrt::Buffer> view) {
@@ -46,7 +46,7 @@ struct Shard {
   std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
   std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
   std::vector<Ref<Storage>> storages;  // that the engine may give up before it has read them
-  Dependencies dependencies;           // of the arguments
+  ArgumentEnds ends;                   // of the arguments
   bool has_ended = false;              // before the call returned
 };
 

@@ -111,6 +111,12 @@ std::vector<native::DeviceFacts> GpuBackend::devices() {
   return found;
 }
 
+void GpuBackend::set_first_id(int id) {
+  for (const auto& device : devices_) {
+    device->set_name(native::platform().name + ":" + std::to_string(id++));
+  }
+}
+
 bool GpuBackend::wait(const native::Queue& queue, const ReadyEvent& event) {
   if (!event.source()) return false;
   // Of a program on another device, the plugin alone says how it ended.

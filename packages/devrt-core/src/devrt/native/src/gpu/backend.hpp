@@ -25,6 +25,7 @@ class GpuBackend final : public native::DeviceBackend {
   ~GpuBackend() override;
 
   std::vector<native::DeviceFacts> devices() override;
+  void set_first_id(int id) override;
   bool has_partitions() const noexcept override { return true; }
   std::size_t alignment() const noexcept override { return kAlignment; }
   std::shared_ptr<HostAllocator> staging() override { return staging_; }
@@ -61,6 +62,7 @@ class GpuBackend final : public native::DeviceBackend {
   void drain() noexcept override;
   native::MemoryCapacity capacity(int space) const noexcept override;
   Status health(std::size_t device) const noexcept override { return devices_[device]->health(); }
+  Status probe(std::size_t device) const noexcept override { return devices_[device]->probe(); }
   void close() noexcept override;
 
  private:

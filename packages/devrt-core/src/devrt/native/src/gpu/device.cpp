@@ -246,6 +246,17 @@ Status GpuDevice::status(Result result, const char* operation) const noexcept {
   }
 }
 
+Status GpuDevice::probe() noexcept {
+  try {
+    StreamHandle* handle = release_stream().handle();
+    const Result result = call([&] { return driver_.call.stream_query(handle); });
+    if (result != kNotReady) (void)status(result, "stream_query");
+  } catch (const StatusError&) {
+    // The driver makes no stream, and has said why.
+  }
+  return health();
+}
+
 Status GpuDevice::health() const noexcept {
   const Result lost = lost_.load(std::memory_order_relaxed);
   return lost == kSuccess ? Status() : status(lost, "use");

@@ -108,6 +108,8 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   DeviceNumber number() const noexcept { return number_; }
   Context context() const noexcept { return context_; }
   const std::string& name() const noexcept { return name_; }
+  /// Gives it the client's name, before others use it.
+  void set_name(std::string name) noexcept { name_ = std::move(name); }
   /// Returns an attribute by the driver's number; -1 where it has none, which is no error.
   int attribute(int number) const noexcept;
   std::size_t total_memory() const;
@@ -166,6 +168,8 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   }
   /// Returns why the device takes no more work.
   Status health() const noexcept;
+  /// Returns the same once the driver was asked for an error of work that nobody waited for.
+  Status probe() noexcept;
   bool is_forked() const noexcept { return fork_.is_child(); }
 
  private:
@@ -179,7 +183,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
 
   const Driver& driver_;
   const int ordinal_;
-  const std::string name_;
+  std::string name_;
   DeviceNumber number_ = 0;
   Context context_ = 0;
   mutable std::atomic<Result> lost_{kSuccess};
