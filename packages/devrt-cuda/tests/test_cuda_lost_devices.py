@@ -72,10 +72,12 @@ rows = NamedSharding(mesh, P("i"))
 def whole(*parts): return devrt.make_array_from_single_device_arrays((2 * count,), rows, parts)
 show("first", summed(whole(ready[1], ready[2])))
 result = summed(whole(devrt.device_put(late, devices[1]), ready[2]))
+copied = devrt.device_put(result.addressable_shards[1].data, devices[1])
 driver._library.devrt_simulator_lose(0)
 gated.gate.set()
 for shard in result.addressable_shards:
     show("shard", shard.data)
+show("copied", copied)
 print(driver.reports(), flush=True)
 os._exit(0)
 """
@@ -95,6 +97,69 @@ print(driver.reports(), flush=True)
 os._exit(0)
 """
 )
+
+CALLED = (
+    START
+    + """
+import threading
+seen = []
+def negative(x):
+    seen.append(int(x[0]))
+    return -x
+spec = devrt.ShapeDtypeStruct((count,), np.int32)
+called = devrt.jit(lambda x: devrt.pure_callback(negative, spec, x))
+show("before", called(ready[1]))
+moved = devrt.device_put(late, devices[1])
+def result():
+    try:
+        show("result", called(moved))
+    except devrt.errors.DeviceLostError as error:
+        print("refused", error.data["device"])
+thread = threading.Thread(target=result)
+thread.start()
+driver._library.devrt_simulator_lose(0)
+gated.gate.set()
+thread.join()
+print(seen, driver.reports(), flush=True)
+os._exit(0)
+"""
+)
+
+OWN = (
+    START
+    + """
+doubled = twice(late)
+again = twice(doubled)
+driver._library.devrt_simulator_lose(0)
+gated.gate.set()
+for name in ("doubled", "again"):
+    show(name, globals()[name])
+try:
+    twice(ready[0])
+except devrt.errors.DeviceLostError as error:
+    print(error.operation, error.device, "The device is lost" in str(error))
+show("other", twice(ready[1]))
+os._exit(0)
+"""
+)
+
+FIRST = """
+import os
+import numpy as np
+import devrt
+from gpu_library import Driver
+
+devices = devrt.devices("cuda")
+x, y = (devrt.device_put(np.ones(4, np.int32), device) for device in devices[:2])
+y.block_until_ready()
+Driver()._library.devrt_simulator_lose(0)  # which nobody has met before the first program
+print(devrt.jit(lambda a: a + 1)(y))
+try:
+    devrt.jit(lambda a: a + 1)(x)
+except devrt.errors.DeviceLostError as error:
+    print(error.device)
+os._exit(0)
+"""
 
 PIPELINE = (
     START
@@ -127,7 +192,12 @@ def test_a_lost_device_fails_the_programs_of_others_that_its_work_reaches():
 
 
 def test_shards_that_exchange_fail_together():
-    assert lines_of(TOGETHER) == ["first [4]", *["shard lost cuda:0"] * 2, "[]"]
+    assert lines_of(TOGETHER) == [
+        "first [4]",
+        *["shard lost cuda:0"] * 2,
+        "copied lost cuda:0",
+        "[]",
+    ]
 
 
 def test_a_program_on_what_a_broken_collective_gave_fails():
@@ -136,3 +206,16 @@ def test_a_program_on_what_a_broken_collective_gave_fails():
 
 def test_a_pipeline_over_devices_keeps_no_events_of_steps_that_have_ended():
     assert lines_of(PIPELINE) == ["True []"]
+
+
+def test_functions_of_the_host_are_not_called_with_what_was_not_made():
+    assert lines_of(CALLED) == ["before [-2]", "refused cuda:0", "[2] []"]
+
+
+def test_programs_on_the_lost_device_itself_say_so():
+    expected = ["doubled lost cuda:0", "again lost cuda:0", "execute cuda:0 True", "other [4]"]
+    assert lines_of(OWN) == expected
+
+
+def test_a_loss_before_the_first_program_leaves_the_others_theirs():
+    assert lines_of(FIRST) == ["[2 2 2 2]", "cuda:0"]

@@ -28,17 +28,32 @@ except InvalidArgumentError as error:
     print(error)
 """
 
+UNKNOWN = """
+from devrt.errors import InvalidArgumentError
+from devrt_rocm.kernels import HIPRTC
+try:
+    HIPRTC.compile("int n;", "gfx9999")
+except InvalidArgumentError as error:
+    print("refused", error)
+"""
+
+
+@pytest.fixture(autouse=True, scope="module")
+def compiler():
+    library = HIPRTC.library
+    if hardware.find_shared_library(*library.names, folders=library.system_folders) is None:
+        pytest.skip("hipRTC is not installed (ROCm's hip-runtime-amd, or Debian's libamdhip64-5)")
+
 
 def test_a_source_becomes_a_code_object_and_one_that_is_wrong_is_refused(tmp_path):
-    if (
-        hardware.find_shared_library(*HIPRTC.library.names, folders=HIPRTC.library.system_folders)
-        is None
-    ):
-        pytest.skip("hipRTC is not installed (ROCm's hip-runtime-amd, or Debian's libamdhip64-5)")
     # In a child: Debian's is the driver's library too, which the simulator stands in for here.
     made, *refusal = python(COMPILE, tmp_path, SOURCE).stdout.splitlines()
     assert made == "True True 1"
     assert any(":3:17: error" in line and "missing" in line for line in refusal)
+
+
+def test_an_architecture_that_the_compiler_does_not_know_is_an_error():
+    assert python(UNKNOWN).stdout.startswith("refused compile failed")
 
 
 def test_the_formats_are_those_of_the_platform():

@@ -20,6 +20,7 @@ HIPRTC = KernelCompiler(
         system_folders=("opt/rocm/lib", "opt/rocm-*/lib"),
         remedy="Install ROCm's package hip-runtime-amd, or Debian's libamdhip64-5.",
     ),
+    aborts=("9.0 libamdhip64.so.5",),  # that of HIP 5.2: munmap_chunk(): invalid pointer
 )
 """The compiler of HIP C++, of ROCm or of the system."""
 

@@ -75,8 +75,9 @@ def make_array_from_single_device_arrays(*arguments: Any, **named: Any) -> Array
     name = "make_array_from_single_device_arrays"
     try:
         by_device = {part.device: part for part in arrays}
-    except (ClosedError, DeletedError):
-        raise next(gone(part, name) for part in arrays if part.is_deleted()) from None
+    except (ClosedError, DeletedError) as error:
+        # Where the client is being closed, no part need be deleted yet.
+        raise next((gone(part, name) for part in arrays if part.is_deleted()), error) from None
     expected = sharding.device_list.addressable_device_list
     if not expected:
         check_no_parts(arrays, sharding)

@@ -46,6 +46,9 @@ class KernelCompiler:
         Environment variables that name a toolkit, whose folder ``include`` may.
     system_header_folders : tuple of str
         Folders of the system that may, the last to be looked into.
+    aborts : tuple of str
+        Versions, as `version` has them, that end the process for an architecture which they do not
+        know: it is tried in a child first.
     """
 
     format: str
@@ -57,6 +60,7 @@ class KernelCompiler:
     header_folders: tuple[str, ...] = ()
     header_variables: tuple[str, ...] = ()
     system_header_folders: tuple[str, ...] = ()
+    aborts: tuple[str, ...] = ()
 
     def compile(
         self,
@@ -117,6 +121,7 @@ class KernelCompiler:
         """
         from devrt.compiling.cache import cache_key
 
+        self._check_known(architecture)
         given = [f"{self.architecture}{architecture}", *options]
         given += [f"-I{folder}" for folder in self._header_folders()]
         if cache is None:
@@ -136,6 +141,20 @@ class KernelCompiler:
         library = self._library()
         self._function("Version")(ctypes.byref(major), ctypes.byref(minor))
         return f"{major.value}.{minor.value} {os.path.basename(library._name)}"
+
+    def _check_known(self, architecture: str) -> None:
+        version = self.version()
+        if version not in self.aborts:
+            return
+        from devrt.native.architecture_trial import fatal_signal
+
+        option = f"{self.architecture}{architecture}"
+        if name := fatal_signal(self._library()._name, self.prefix, option):
+            msg = (
+                f"compile failed: the compiler ({version}) does not know {architecture}, and ends "
+                f"the process ({name}) where it is to compile for it. Install a later one."
+            )
+            raise InvalidArgumentError(msg, operation="compile")
 
     def _library(self) -> ctypes.CDLL:
         return _opened(self)

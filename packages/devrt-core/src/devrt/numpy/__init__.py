@@ -40,6 +40,8 @@ def __getattr__(name: str) -> Any:
         return value  # a constant: pi, e, inf, nan, newaxis
     if isinstance(value, type) and issubclass(value, np.generic):
         return value
+    if name == "dtype":
+        import ml_dtypes  # noqa: F401  which has NumPy know its types by name
     if name in _METADATA:
         return value
     if value is None:

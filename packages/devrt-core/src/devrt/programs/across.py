@@ -13,13 +13,13 @@ import contextlib
 import re
 import threading
 from collections.abc import Sequence
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, NoReturn
 
 import numpy as np
 
 from devrt._support import caches
 from devrt.arrays import Array
-from devrt.errors import DevrtError
+from devrt.errors import DevrtError, InvalidArgumentError
 from devrt.programs.launch import Launch
 from devrt.programs.own_targets import answered
 from devrt.programs.sdy import over_mesh
@@ -57,6 +57,14 @@ def by_calls(devices: Sequence[Device]) -> bool:
     """
     remote = [device for device in devices if not is_addressable(device)]
     return bool(remote) and not devices[0].client.capabilities.programs_across_processes
+
+
+def _raise_elsewhere(name: str, device: Device) -> NoReturn:
+    msg = (
+        f"program '{name}' cannot run here: {device} belongs to process {device.process_index}, "
+        "and none of its devices to this one. Run it there, or on one of devrt.local_devices()."
+    )
+    raise InvalidArgumentError(msg, operation="execute", device=str(device))
 
 
 def answer_collectives(text: str, devices: Sequence[Device]) -> str:
@@ -111,9 +119,13 @@ class Across(NamedTuple):
 
         Raises
         ------
+        InvalidArgumentError
+            If none of its devices is this process's.
         UnimplementedError
             If it needs more than collectives to exchange data.
         """
+        if not placement.local_devices:
+            _raise_elsewhere(trace.name, placement.devices[0])
         whole = NamedSharding(placement.meshes[0], PartitionSpec())
         given = [each or whole for each in (*hidden, *placement.arguments)]
         named = [over_mesh(s).mesh for s in (*given, *placement.results) if s is not None]

@@ -200,7 +200,8 @@ class Starts:
     def raise_explained(self, args: tuple[Any, ...], error: Exception) -> NoReturn:
         """Raise the error of a call by `find`."""
         start, leaves, _ = self._of(args, {})
-        assert start is not None
+        if start is None:  # forgotten meanwhile, as its client was closed
+            raise error
         start.launch.raise_explained(leaves, error)
 
     def remember(self, call: Call, args: Any, kwargs: Any, start: Start | None) -> None:

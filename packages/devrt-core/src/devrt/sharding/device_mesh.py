@@ -6,7 +6,7 @@ import math
 from collections.abc import Iterable
 from typing import TYPE_CHECKING, Any
 
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 from devrt.sharding.abstract_mesh import check_axis_names, check_axis_sizes
 from devrt.sharding.mesh import Mesh
 from devrt.sharding.topology_order import order_by_topology
@@ -117,17 +117,27 @@ def make_mesh_from_devices(
     return Mesh(grid.reshape(sizes), names, axis_types)
 
 
+def _is_option(name: str) -> bool:
+    from devrt.runtime import default_runtime
+
+    try:
+        return bool(default_runtime().config.spec(name))
+    except ConfigError:
+        return False
+
+
 def _raise_too_few(sizes: tuple[int, ...], names: tuple[str, ...], available: list[Device]) -> None:
     needed = math.prod(sizes)
     platform = available[0].platform if available else ""
-    option = f"num_{platform or '<platform>'}_devices"
+    option = f"num_{platform}_devices"
+    more = ""
+    if _is_option(option):  # its devices are virtual
+        more = f", or set {option} before its first use (DEVRT_{option.upper()}={needed})"
     of = f" {platform}" if platform else ""
     axes = ", ".join(f"{name!r}: {size}" for name, size in zip(names, sizes, strict=True))
     msg = (
         f"A mesh of shape {sizes} ({axes}) needs {needed} devices, but only {len(available)}"
-        f"{of} devices are available. Make the mesh smaller, pass more devices, or, where the "
-        f"platform offers virtual devices, set {option} before its first use "
-        f"(DEVRT_{option.upper()}={needed})."
+        f"{of} devices are available. Make the mesh smaller, or pass more devices{more}."
     )
     raise InvalidArgumentError(
         msg, needed=needed, available=len(available), mesh_shape=sizes, platform=platform

@@ -228,9 +228,9 @@ class Client {
   /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
   /// may be `bytes` free of a memory's `limit` now that were not.
   bool wait_for_memory(std::size_t bytes, std::int64_t limit) const;
-  /// Waits until all programs have ended, whose end frees what was deleted meanwhile; not within
-  /// one.
-  void wait_for_programs_to_end() const;
+  /// Waits until all programs have ended, whose end frees what was deleted meanwhile. Not within
+  /// one, nor for more than a memory's `limit`.
+  void wait_for_programs_to_end(std::size_t bytes, std::int64_t limit) const;
   /// Waits for programs that hold temporary memory, until `bytes` are free. Returns
   /// whether they are free now and were not before.
   bool wait_for_programs(std::size_t bytes) const;

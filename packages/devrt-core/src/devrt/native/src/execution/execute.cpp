@@ -40,7 +40,9 @@ void await_arguments(const Client& client, const Engine& engine,
       throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
                                                   " of program '" + program +
                                                   "' could not be made: " + status.message())
-                            .during("execute"));
+                            .because(status.reason())
+                            .during("execute")
+                            .on(status.device()));
     }
   }
 }
@@ -60,7 +62,8 @@ void finish_all(std::span<pjrt::Event> events, const Finish& finish) {
 }
 
 /// Says which program failed as the engine started it, and why.
-StatusError describe_failure(const Status& reported, const std::string& program) {
+StatusError describe_failure(const Status& reported, const std::string& program,
+                             std::span<const Device* const> devices) {
   const Status status = pjrt::with_known_code(reported);
   if (!status.operation().empty()) return StatusError(status);  // devrt's own message
   if (reported.reason() == Reason::kClosed) {
@@ -70,9 +73,8 @@ StatusError describe_failure(const Status& reported, const std::string& program)
                            .because(Reason::kClosed)
                            .during("execute"));
   }
-  return StatusError(
-      Status(status.code(), "execute failed: program '" + program + "': " + status.message())
-          .during("execute"));
+  const std::string message = "execute failed: program '" + program + "': " + status.message();
+  return StatusError(describe_loss(Status(status.code(), message).during("execute"), devices));
 }
 
 }  // namespace
@@ -98,7 +100,7 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
         const ProgramNeeds needs = needs_with_outputs(*signature_, arguments.size());
         throw StatusError(first_memory().describe_lack(needs, status));
       }
-      throw describe_failure(error.status(), signature_->name);
+      throw describe_failure(error.status(), signature_->name, devices_);
     }
   }
 }
@@ -110,8 +112,9 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
     return true;
   // What was deleted meanwhile is freed with the end of what still uses it.
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
-  client_->wait_for_programs_to_end();
-  return true;
+  const std::int64_t limit = first_memory().stats().bytes_limit();
+  client_->wait_for_programs_to_end(0, limit);
+  return client_->wait_for_memory(0, limit);
 }
 
 Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::size_t shard) const {
@@ -245,7 +248,9 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
                       context ? context.share() : Context(), std::move(shards[i].storages),
-                      shards[is_together ? 0 : i].ends});
+                      shards[is_together ? 0 : i].ends,
+                      is_together ? std::span<const Device* const>(devices_)
+                                  : std::span<const Device* const>()});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

@@ -132,9 +132,10 @@ Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& con
 /// Whose program it is that ended, for its error.
 class Origin {
  public:
-  explicit Origin(const OutputTargets& targets)
+  Origin(const OutputTargets& targets, std::span<const Device* const> together)
       : client_(targets.owner.client().unowned()),
         device_(targets.owner),
+        together_(together.begin(), together.end()),
         program_(targets.program) {}
 
   /// Adds to an error of the plugin's where it comes from, and to one of memory what the program
@@ -158,14 +159,19 @@ class Origin {
     if (status.code() == StatusCode::kResourceExhausted && !is_of_call) {
       return device_.default_memory().describe_end(needs_with_outputs(*program_, 1), status);
     }
-    return Status(status.code(), status.message())
-        .because(status.reason())
-        .during("execute")
-        .on(device_.name());
+    const Status error = Status(status.code(), status.message())
+                             .because(status.reason())
+                             .during("execute")
+                             .on(device_.name());
+    if (is_of_call) return error;
+    const Device* const own = &device_;
+    return describe_loss(
+        error, together_.empty() ? std::span(&own, 1) : std::span<const Device* const>(together_));
   }
 
   const std::weak_ptr<Client> client_;  // a share could be the last one, in the engine's thread
   const Device& device_;                // the client's
+  const std::vector<const Device*> together_;  // all of a program whose shards exchange
   const std::shared_ptr<const pjrt::Signature> program_;
 };
 
@@ -182,7 +188,7 @@ class Pending {
         can_be_ordered_(kept.ends.is_learned_by_streams && !context_ &&
                         pjrt::streams_of(client_->api())),
         device_(static_cast<std::size_t>(targets.owner.local_id())),
-        origin_(targets),
+        origin_(targets, kept.together),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1),
                                                std::move(kept.ends.dependencies))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -279,7 +285,7 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
   ReadyEvent ready;
   if (is_ready) {
     Status status = outcome(done.wait(), kept.context);
-    if (!status.ok()) status = Origin(targets).explain(status, kept.context);
+    if (!status.ok()) status = Origin(targets, kept.together).explain(status, kept.context);
     ready = ReadyEvent::already(status);
   } else {
     pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
@@ -328,6 +334,20 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept {
     if (tensor.is_plain && is_own) bytes += static_cast<std::int64_t>(tensor.bytes);
   }
   return bytes;
+}
+
+Status describe_loss(const Status& error, std::span<const Device* const> devices) {
+  for (const Device* device : devices) {
+    const DeviceBackend& backend = device->client().backend();
+    const Status health = backend.probe(static_cast<std::size_t>(device->local_id()));
+    if (health.ok()) continue;
+    const char* const join = error.message().ends_with('.') ? " " : ". ";
+    return Status(health.code(), error.message() + join + "The device is lost: " + health.message())
+        .because(health.reason())
+        .during("execute")
+        .on(device->name());
+  }
+  return error;
 }
 
 ReadyEvent take_outputs(std::span<PJRT_Buffer* const> raw, pjrt::Event done,

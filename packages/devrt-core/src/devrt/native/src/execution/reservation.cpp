@@ -76,6 +76,7 @@ Ref<Storage> Memory::allocate(std::size_t bytes) const { return allocate(bytes, 
 Ref<Storage> Memory::allocate_at_once(std::size_t bytes) const { return allocate(bytes, false); }
 
 Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const {
+  const std::int64_t limit = stats_->bytes_limit();
   for (bool is_last = false;;) {
     try {
       Ref<Storage> storage = Storage::allocate(allocator_, bytes, alignment_);
@@ -84,10 +85,10 @@ Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const 
     } catch (const StatusError& error) {
       if (error.status().code() != StatusCode::kResourceExhausted) throw;
       if (waits_for_programs && client().wait_for_programs(bytes)) continue;
-      if (is_last || !client().wait_for_memory(bytes, stats_->bytes_limit())) {
+      if (!is_last && waits_for_programs) client().wait_for_programs_to_end(bytes, limit);
+      if (is_last || !client().wait_for_memory(bytes, limit)) {
         throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
       }
-      if (waits_for_programs) client().wait_for_programs_to_end();
       is_last = true;
     }
   }
@@ -137,9 +138,9 @@ bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
   return true;
 }
 
-void Client::wait_for_programs_to_end() const {
+void Client::wait_for_programs_to_end(std::size_t bytes, std::int64_t limit) const {
   const std::shared_ptr<Engine> engine = this->engine();
-  if (!engine || pjrt::is_in_callback()) return;
+  if (!engine || bytes > static_cast<std::size_t>(limit) || pjrt::is_in_callback()) return;
   wait_unlocked([&] { engine->client().in_flight().wait([this] { check_signals(); }); });
 }
 

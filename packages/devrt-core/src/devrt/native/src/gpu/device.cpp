@@ -252,7 +252,7 @@ Status GpuDevice::probe() noexcept {
     const Result result = call([&] { return driver_.call.stream_query(handle); });
     if (result != kNotReady) (void)status(result, "stream_query");
   } catch (const StatusError&) {
-    // The driver makes no stream, and has said why.
+    // The driver makes no stream, and has reported why.
   }
   return health();
 }

@@ -168,7 +168,7 @@ class GpuDevice : public std::enable_shared_from_this<GpuDevice> {
   }
   /// Returns why the device takes no more work.
   Status health() const noexcept;
-  /// Returns the same once the driver was asked for an error of work that nobody waited for.
+  /// Returns the same once the driver was queried for an error of work that nobody waited for.
   Status probe() noexcept;
   bool is_forked() const noexcept { return fork_.is_child(); }
 

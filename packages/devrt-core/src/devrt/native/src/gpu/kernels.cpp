@@ -137,7 +137,7 @@ class Function final : public native::KernelFunction {
     need("threads of a block", threads, limits_.threads);
     const std::int64_t left =
         limits_.shared_bytes < 0 ? -1 : limits_.shared_bytes - static_shared_bytes_;
-    if (shape.shared_bytes > 0) need("shared_bytes", shape.shared_bytes, left);
+    need("shared_bytes", shape.shared_bytes, left, 0);
     check_sizes(sizes);
   }
 
@@ -230,9 +230,10 @@ class Function final : public native::KernelFunction {
                           .on(device_.name()));
   }
 
-  void need(const std::string& what, std::uint64_t given, std::int64_t most) const {
-    if (given >= 1 && (most < 0 || given <= static_cast<std::uint64_t>(most))) return;
-    refuse(what + " is " + std::to_string(given) + ", and must be at least 1" +
+  void need(const std::string& what, std::uint64_t given, std::int64_t most,
+            std::uint64_t least = 1) const {
+    if (given >= least && (most < 0 || given <= static_cast<std::uint64_t>(most))) return;
+    refuse(what + " is " + std::to_string(given) + ", and must be at least " + std::to_string(least) +
            (most < 0 ? "." : " and at most " + std::to_string(most) + "."));
   }
 
