@@ -168,7 +168,7 @@ class Launch:
     def _placed(self, leaves: Sequence[Any]) -> list[Array]:
         """Return the leaves as arrays that lie where the program takes them."""
         return [
-            parameter.placed(_number(leaf, aval) if move is None else device_put(leaf, move))
+            parameter.placed(_number(leaf, aval) if move is None else parameter.moved(leaf, move))
             for parameter, leaf, move, aval in zip(
                 self._parameters, leaves, self._moves, self._trace.avals, strict=True
             )

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
 from devrt.arrays import Array, device_put
+from devrt.arrays.guards import Config, Direction, check_transfer
 from devrt.errors import DevrtError, InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.host_values import as_argument
 from devrt.tracing import at_user_line
@@ -114,8 +115,17 @@ class Parameter:
                 f"lies as {sharding}, and must lie as {self._sharding}. Move it with device_put"
                 f"{load}"
             )
-        moved: Array = device_put(argument, self._sharding)
-        return moved
+        return self.moved(argument, self._sharding)
+
+    def moved(self, argument: Any, target: Any) -> Array:
+        """Return an argument where the program takes it: a transfer that nobody requested."""
+        if Config.guards_are_set:
+            is_array = isinstance(argument, Array)
+            direction: Direction = "device_to_device" if is_array else "host_to_device"
+            operation = f"calling '{self._program}'"
+            check_transfer(direction, operation, argument, target, is_explicit=False)
+        made: Array = device_put(argument, target)
+        return made
 
     def _put(self, value: Any) -> Array:
         if isinstance(value, Value):
@@ -144,8 +154,7 @@ class Parameter:
         if host.dtype.kind in _NO_NUMBERS:
             raise self._error(f"is {_shown(value)}, and must be {self._dtype}{list(self._shape)}")
         self._check(host)
-        placed: Array = device_put(host, self._target)
-        return placed
+        return self.moved(host, self._target)
 
     def _check(self, array: Any) -> None:
         if tuple(array.shape) != self._shape or array.dtype != self._dtype:
