@@ -248,9 +248,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
                       context ? context.share() : Context(), std::move(shards[i].storages),
-                      shards[is_together ? 0 : i].ends,
-                      is_together ? std::span<const Device* const>(devices_)
-                                  : std::span<const Device* const>()});
+                      shards[is_together ? 0 : i].ends});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

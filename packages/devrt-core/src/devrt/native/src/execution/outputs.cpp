@@ -132,10 +132,9 @@ Status outcome(const Status& reported, const Ref<pjrt::ffi::HoldingContext>& con
 /// Whose program it is that ended, for its error.
 class Origin {
  public:
-  Origin(const OutputTargets& targets, std::span<const Device* const> together)
+  explicit Origin(const OutputTargets& targets)
       : client_(targets.owner.client().unowned()),
         device_(targets.owner),
-        together_(together.begin(), together.end()),
         program_(targets.program) {}
 
   /// Adds to an error of the plugin's where it comes from, and to one of memory what the program
@@ -164,14 +163,14 @@ class Origin {
                              .during("execute")
                              .on(device_.name());
     if (is_of_call) return error;
-    const Device* const own = &device_;
-    return describe_loss(
-        error, together_.empty() ? std::span(&own, 1) : std::span<const Device* const>(together_));
+    // What the plugin reports late may be due to a device that an argument came from.
+    std::vector<const Device*> devices{&device_};
+    for (const auto& device : device_.client().local_devices()) devices.push_back(device.get());
+    return describe_loss(error, devices);
   }
 
   const std::weak_ptr<Client> client_;  // a share could be the last one, in the engine's thread
   const Device& device_;                // the client's
-  const std::vector<const Device*> together_;  // all of a program whose shards exchange
   const std::shared_ptr<const pjrt::Signature> program_;
 };
 
@@ -188,7 +187,7 @@ class Pending {
         can_be_ordered_(kept.ends.is_learned_by_streams && !context_ &&
                         pjrt::streams_of(client_->api())),
         device_(static_cast<std::size_t>(targets.owner.local_id())),
-        origin_(targets, kept.together),
+        origin_(targets),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1),
                                                std::move(kept.ends.dependencies))) {
     for (std::size_t i = 0; i < outputs.size(); ++i) {
@@ -285,7 +284,7 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
   ReadyEvent ready;
   if (is_ready) {
     Status status = outcome(done.wait(), kept.context);
-    if (!status.ok()) status = Origin(targets, kept.together).explain(status, kept.context);
+    if (!status.ok()) status = Origin(targets).explain(status, kept.context);
     ready = ReadyEvent::already(status);
   } else {
     pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));

@@ -45,16 +45,15 @@ std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
 
 /// What a call keeps until it is done.
 struct Kept {
-  pjrt::Running::Note note = {};                 ///< may be empty
-  pjrt::InFlight::Slot slot = {};                ///< may be empty
-  Reservation reservation = {};                  ///< for `bytes_of_outputs` and temporaries
-  Ref<pjrt::ffi::HoldingContext> context = {};   ///< null where there are no custom calls
-  std::vector<Ref<Storage>> storages = {};       ///< of arguments that the engine may give up early
-  ArgumentEnds ends = {};                        ///< of the arguments
-  std::span<const Device* const> together = {};  ///< all devices of a program whose shards exchange
+  pjrt::Running::Note note = {};                ///< may be empty
+  pjrt::InFlight::Slot slot = {};               ///< may be empty
+  Reservation reservation = {};                 ///< for `bytes_of_outputs` and temporaries
+  Ref<pjrt::ffi::HoldingContext> context = {};  ///< null where there are no custom calls
+  std::vector<Ref<Storage>> storages = {};      ///< of arguments that the engine may give up early
+  ArgumentEnds ends = {};                       ///< of the arguments
 };
 
-/// Returns an error of a program's; where one of its devices is lost, as the error of that loss.
+/// Returns an error of a program's; where one of some devices is lost, as the error of that loss.
 Status describe_loss(const Status& error, std::span<const Device* const> devices);
 
 /// Takes over the outputs of a call, and makes them ready when it is `done`. Does not wait. Returns

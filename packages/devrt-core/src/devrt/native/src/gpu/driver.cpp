@@ -3,6 +3,10 @@
 
 #include <dlfcn.h>
 
+#include <algorithm>
+#include <array>
+#include <cstring>
+#include <iterator>
 #include <map>
 #include <mutex>
 #include <utility>
@@ -15,6 +19,69 @@ std::string join(const std::vector<std::string>& names) {
   std::string text;
   for (const std::string& name : names) text += (text.empty() ? "" : ", ") + name;
   return text;
+}
+
+/// The names of the table's functions, in its order.
+constexpr const char* kFunctions[] = {"init",
+                                      "driver_version",
+                                      "device_count",
+                                      "device_get",
+                                      "device_name",
+                                      "device_uuid",
+                                      "device_attribute",
+                                      "device_pci_bus_id",
+                                      "device_total_memory",
+                                      "device_can_access_peer",
+                                      "device_default_pool",
+                                      "synchronize",
+                                      "memory_info",
+                                      "allocate",
+                                      "free",
+                                      "allocate_from_pool",
+                                      "free_async",
+                                      "pool_set_attribute",
+                                      "pool_get_attribute",
+                                      "pool_set_access",
+                                      "pool_trim",
+                                      "host_allocate",
+                                      "host_free",
+                                      "allocate_managed",
+                                      "copy_to_device",
+                                      "copy_from_device",
+                                      "copy_within",
+                                      "set_bytes",
+                                      "stream_create",
+                                      "stream_destroy",
+                                      "stream_synchronize",
+                                      "stream_query",
+                                      "stream_wait_event",
+                                      "stream_is_capturing",
+                                      "event_create",
+                                      "event_destroy",
+                                      "event_record",
+                                      "event_query",
+                                      "event_synchronize",
+                                      "module_load",
+                                      "module_unload",
+                                      "module_function",
+                                      "function_attribute",
+                                      "function_set_attribute",
+                                      "function_parameter",
+                                      "launch"};
+constexpr std::size_t kFunctionCount = std::size(kFunctions);
+static_assert(kFunctionCount * sizeof(void*) == sizeof(Functions));
+constexpr std::string_view kOptional[] = {"function_set_attribute", "function_parameter"};
+
+/// Returns the functions that a table must have, and does not.
+std::vector<std::string> find_unfilled(const Functions& functions) {
+  std::array<void*, kFunctionCount> pointers;
+  std::memcpy(pointers.data(), &functions, sizeof functions);
+  std::vector<std::string> unfilled;
+  for (std::size_t i = 0; i < kFunctionCount; ++i) {
+    if (pointers[i] || std::ranges::find(kOptional, kFunctions[i]) != std::end(kOptional)) continue;
+    unfilled.emplace_back(kFunctions[i]);
+  }
+  return unfilled;
 }
 
 struct LoadedDrivers {
@@ -76,6 +143,13 @@ void Loader::finish(Driver& driver, int floor, std::string_view floor_text,
         cannot(StatusCode::kFailedPrecondition,
                "The driver " + which + " lacks " + join(missing_) + ". " + std::string(remedy),
                operation_));
+  }
+  if (const std::vector<std::string> unfilled = find_unfilled(driver.call); !unfilled.empty()) {
+    throw StatusError(cannot(StatusCode::kInternal,
+                             "The table of the driver " + library_ + " has no " + join(unfilled) +
+                                 ". The backend's Driver must fill each with Loader::get, or with "
+                                 "a function of its own.",
+                             operation_));
   }
   if (const Result started = driver.call.init(0); started != kSuccess) {
     // A driver may say that a device is not valid where there is none.

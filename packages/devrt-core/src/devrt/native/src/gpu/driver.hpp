@@ -136,13 +136,14 @@ struct AttributeNumbers {
   LaunchNumbers launch;
 };
 
-/// The types of devices by which DLPack knows a vendor's memory.
+/// The types of devices by which DLPack knows a vendor's memory: its extension's, and the host's,
+/// where it has none for the vendor.
 struct DlpackTypes {
-  int device;
-  int pinned;
-  int managed;
+  int device = 12;
+  int pinned = 1;
+  int managed = 12;
   /// What the vendor's protocols call the default stream.
-  int default_stream;
+  int default_stream = 0;
 };
 
 /// One library, loaded for the rest of the process.
@@ -203,7 +204,7 @@ class Driver {
   /// Returns what XLA calls a device's capability.
   virtual std::string compute_capability(int major, int minor,
                                          const std::string& /*architecture*/) const {
-    return std::to_string(major) + "." + std::to_string(minor);
+    return major < 0 ? std::string() : std::to_string(major) + "." + std::to_string(minor);
   }
 
   /// Returns the error of a call; OK for success.

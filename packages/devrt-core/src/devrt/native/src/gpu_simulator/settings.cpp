@@ -1,3 +1,4 @@
+#include <algorithm>
 #include <array>
 #include <charconv>
 #include <stdexcept>
@@ -36,7 +37,9 @@ constexpr std::array<std::pair<Code, std::string_view>, 23> kCodes{{
 
 [[noreturn]] void refuse(std::string_view name, std::string_view value) {
   throw std::invalid_argument("The simulator cannot be configured with " + std::string(name) + "=" +
-                              std::string(value) + ".");
+                              std::string(value) +
+                              " (DEVRT_GPU_SIMULATOR; sizes are in bytes, errors have names, as in "
+                              "fail=cuMemAlloc_v2:1:out_of_memory).");
 }
 
 template <class Number>
@@ -55,21 +58,19 @@ std::string_view cut(std::string_view& text, char separator) {
   return head;
 }
 
-Code code_of(std::string_view name, std::string_view value) {
-  for (const auto& [code, text] : kCodes) {
-    if (text == value) return code;
-  }
-  refuse(name, value);
+const Code* code_of(std::string_view name) {
+  const auto found = std::ranges::find(kCodes, name, [](const auto& each) { return each.second; });
+  return found == kCodes.end() ? nullptr : &found->first;
 }
 
 void add_failure(Settings& settings, std::string_view value) {
   const std::string_view whole = value;
   const std::string_view function = cut(value, ':');
   const std::string_view call = cut(value, ':');
-  if (function.empty()) refuse("fail", whole);
-  settings.failures.emplace(
-      std::string(function),
-      Settings::Failure{number<std::uint64_t>("fail", call), code_of("fail", value)});
+  const Code* const code = code_of(value);
+  if (function.empty() || !code) refuse("fail", whole);
+  settings.failures.emplace(std::string(function),
+                            Settings::Failure{number<std::uint64_t>("fail", call), *code});
 }
 
 void set(Settings& settings, std::string_view name, std::string_view value) {

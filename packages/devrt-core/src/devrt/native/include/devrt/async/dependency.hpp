@@ -28,7 +28,7 @@ class Dependency {
 using Dependencies = std::vector<std::shared_ptr<const Dependency>>;
 
 /// Returns the first error among them.
-inline Status status_of(const Dependencies& dependencies) {
+inline Status first_error_of(const Dependencies& dependencies) {
   for (const auto& each : dependencies) {
     if (Status status = each->status(); !status.ok()) return status;
   }

@@ -113,7 +113,7 @@ class EventState {
   /// Under the lock.
   void settle(Status status) {
     if (is_set()) return;
-    status_ = status.ok() ? status_of(dependencies_) : std::move(status);
+    status_ = status.ok() ? first_error_of(dependencies_) : std::move(status);
     done_.store(true, std::memory_order_release);
     changed_.notify_all();
   }
