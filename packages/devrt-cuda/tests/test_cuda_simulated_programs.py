@@ -230,7 +230,10 @@ os._exit(0)  # a device that is lost ends in no order
 @pytest.mark.parametrize(
     ("settings", "error"),
     [
-        ("fail=PJRT_Buffer:1:out_of_memory fail=PJRT_Buffer:2:out_of_memory", "OutOfMemoryError RESOURCE_EXHAUSTED"),
+        (
+            "fail=PJRT_Buffer:1:out_of_memory fail=PJRT_Buffer:2:out_of_memory",
+            "OutOfMemoryError RESOURCE_EXHAUSTED",
+        ),
         ("fail=PJRT_LoadedExecutable_Execute:1:device_lost", "DevrtError UNAVAILABLE"),
     ],
 )

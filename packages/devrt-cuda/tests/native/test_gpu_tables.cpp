@@ -7,7 +7,7 @@ namespace devrt::gpu {
 
 namespace {
 
-int version(int* found) {
+int one(int* found) {
   *found = 1;
   return kSuccess;
 }
@@ -16,7 +16,7 @@ int version(int* found) {
 class SparseDriver final : public Driver {
  public:
   explicit SparseDriver(Loader& loader) {
-    call.driver_version = &version;
+    call.driver_version = &one;
     loader.finish(*this, 0, "1.0", "Install a later one.");
   }
   std::string version_text() const override { return "1.0"; }
