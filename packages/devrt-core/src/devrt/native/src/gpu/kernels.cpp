@@ -233,8 +233,8 @@ class Function final : public native::KernelFunction {
   void need(const std::string& what, std::uint64_t given, std::int64_t most,
             std::uint64_t least = 1) const {
     if (given >= least && (most < 0 || given <= static_cast<std::uint64_t>(most))) return;
-    refuse(what + " is " + std::to_string(given) + ", and must be at least " + std::to_string(least) +
-           (most < 0 ? "." : " and at most " + std::to_string(most) + "."));
+    refuse(what + " is " + std::to_string(given) + ", and must be at least " +
+           std::to_string(least) + (most < 0 ? "." : " and at most " + std::to_string(most) + "."));
   }
 
   void check_sizes(std::span<const std::size_t> sizes) const {
