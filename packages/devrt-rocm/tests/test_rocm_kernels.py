@@ -38,21 +38,21 @@ except InvalidArgumentError as error:
 """
 
 
-@pytest.fixture(autouse=True, scope="module")
+@pytest.fixture(scope="module")
 def compiler():
     library = HIPRTC.library
     if hardware.find_shared_library(*library.names, folders=library.system_folders) is None:
         pytest.skip("hipRTC is not installed (ROCm's hip-runtime-amd, or Debian's libamdhip64-5)")
 
 
-def test_a_source_becomes_a_code_object_and_one_that_is_wrong_is_refused(tmp_path):
+def test_a_source_becomes_a_code_object_and_one_that_is_wrong_is_refused(compiler, tmp_path):
     # In a child: Debian's is the driver's library too, which the simulator stands in for here.
     made, *refusal = python(COMPILE, tmp_path, SOURCE).stdout.splitlines()
     assert made == "True True 1"
     assert any(":3:17: error" in line and "missing" in line for line in refusal)
 
 
-def test_an_architecture_that_the_compiler_does_not_know_is_an_error():
+def test_an_architecture_that_the_compiler_does_not_know_is_an_error(compiler):
     assert python(UNKNOWN).stdout.startswith("refused compile failed")
 
 

@@ -19,7 +19,7 @@ if TYPE_CHECKING:
     from devrt.layout import Format, PjRtLayout
     from devrt.sharding import Sharding
 
-__all__ = ["Parameter", "formats_of", "order_of"]
+__all__ = ["Parameter", "formats_of", "moved_for", "order_of"]
 
 _LONGEST = 40  # characters of a value in a message
 _NO_NUMBERS = "OSUMm"  # kinds of NumPy's dtypes that no device has
@@ -37,6 +37,16 @@ def formats_of(layouts: Sequence[PjRtLayout], shardings: Sequence[Sharding]) -> 
 
     pairs = zip(layouts, shardings, strict=True)
     return tuple(Format(layout._xla_layout(), sharding) for layout, sharding in pairs)
+
+
+def moved_for(operation: str, argument: Any, target: Any) -> Array:
+    """Return an argument on its target: a transfer that nobody requested by name."""
+    if Config.guards_are_set:
+        is_array = isinstance(argument, Array)
+        direction: Direction = "device_to_device" if is_array else "host_to_device"
+        check_transfer(direction, operation, argument, target, is_explicit=False)
+    moved: Array = device_put(argument, target)
+    return moved
 
 
 class Parameter:
@@ -118,14 +128,8 @@ class Parameter:
         return self.moved(argument, self._sharding)
 
     def moved(self, argument: Any, target: Any) -> Array:
-        """Return an argument where the program takes it: a transfer that nobody requested."""
-        if Config.guards_are_set:
-            is_array = isinstance(argument, Array)
-            direction: Direction = "device_to_device" if is_array else "host_to_device"
-            operation = f"calling '{self._program}'"
-            check_transfer(direction, operation, argument, target, is_explicit=False)
-        made: Array = device_put(argument, target)
-        return made
+        """Return an argument where the program takes it."""
+        return moved_for(f"calling '{self._program}'", argument, target)
 
     def _put(self, value: Any) -> Array:
         if isinstance(value, Value):

@@ -10,11 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from devrt._pytree import array_trees
-from devrt.arrays import Array, device_put
-from devrt.arrays.guards import Config, Direction, check_transfer
+from devrt.arrays import Array
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
 from devrt.programs.arguments import check_callable, name_of
 from devrt.programs.jit import JitFunction
+from devrt.programs.parameter import moved_for
 from devrt.programs.pmap_processes import global_size, joined, own_part, spans
 from devrt.programs.specs import named_leaves, spread
 from devrt.programs.tracebacks import shortened
@@ -345,11 +345,7 @@ def _placed(leaf: Any, sharding: NamedSharding) -> Any:
         and leaf.sharding.is_equivalent_to(sharding, leaf.ndim)
     ):
         return leaf
-    if Config.guards_are_set:
-        is_array = isinstance(leaf, Array)
-        direction: Direction = "device_to_device" if is_array else "host_to_device"
-        check_transfer(direction, "calling a pmapped function", leaf, sharding, is_explicit=False)
-    return device_put(leaf, sharding)
+    return moved_for("calling a pmapped function", leaf, sharding)
 
 
 def _delete_sources(leaves: Sequence[Any], placed: Sequence[Any]) -> None:
