@@ -62,14 +62,22 @@ os._exit(0)  # a device that is lost ends in no order
 """
 )
 
-TOGETHER = (
+SUMS = (
     START
     + """
-mesh = devrt.make_mesh((2,), ("i",), devices=devices[1:3])
-def total(x): return lax.psum(x, "i")
-summed = devrt.jit(devrt.shard_map(total, mesh, in_specs=P("i"), out_specs=P()))
-rows = NamedSharding(mesh, P("i"))
-def whole(*parts): return devrt.make_array_from_single_device_arrays((2 * count,), rows, parts)
+def sums_on(devices):
+    mesh = devrt.make_mesh((2,), ("i",), devices=devices)
+    def total(x): return lax.psum(x, "i")
+    rows = NamedSharding(mesh, P("i"))
+    def whole(*parts): return devrt.make_array_from_single_device_arrays((2 * count,), rows, parts)
+    return devrt.jit(devrt.shard_map(total, mesh, in_specs=P("i"), out_specs=P())), whole
+"""
+)
+
+TOGETHER = (
+    SUMS
+    + """
+summed, whole = sums_on(devices[1:3])
 show("first", summed(whole(ready[1], ready[2])))
 result = summed(whole(devrt.device_put(late, devices[1]), ready[2]))
 copied = devrt.device_put(result.addressable_shards[1].data, devices[1])
@@ -78,6 +86,23 @@ gated.gate.set()
 for shard in result.addressable_shards:
     show("shard", shard.data)
 show("copied", copied)
+print(driver.reports(), flush=True)
+os._exit(0)
+"""
+)
+
+MEMBER = (
+    SUMS
+    + """
+summed, whole = sums_on(devices[:2])
+show("first", summed(whole(ready[0], ready[1])))
+other = summed(whole(late, ready[1])).addressable_shards[1].data  # on device 1, which goes on
+copied = devrt.device_put(other, devices[1], may_alias=False)
+doubled = devrt.device_put(twice(other), devices[1], may_alias=False)
+driver._library.devrt_simulator_lose(0)
+gated.gate.set()
+for name in ("other", "copied", "doubled"):
+    show(name, globals()[name])
 print(driver.reports(), flush=True)
 os._exit(0)
 """
@@ -117,6 +142,7 @@ def result():
         print("refused", error.data["device"])
 thread = threading.Thread(target=result)
 thread.start()
+thread.join(0.5)  # one that does not wait has begun by then
 driver._library.devrt_simulator_lose(0)
 gated.gate.set()
 thread.join()
@@ -198,6 +224,11 @@ def test_shards_that_exchange_fail_together():
         "copied lost cuda:0",
         "[]",
     ]
+
+
+def test_copies_of_what_a_program_with_a_lost_device_gave_fail():
+    lost = [f"{name} lost cuda:0" for name in ("other", "copied", "doubled")]
+    assert lines_of(MEMBER) == ["first [4]", *lost, "[]"]
 
 
 def test_a_program_on_what_a_broken_collective_gave_fails():
