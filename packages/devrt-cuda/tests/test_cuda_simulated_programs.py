@@ -107,6 +107,70 @@ def test_devices_add_up_with_each_other(driver, devices):
     assert np.array_equal(np.asarray(total(value)), expected)
 
 
+def sum_of_parts(total, sharding, parts):
+    """Return the sum over devices, on the first, of what each has."""
+    whole = devrt.make_array_from_single_device_arrays((2 * COUNT,), sharding, parts)
+    return total(whole).addressable_shards[0].data
+
+
+def test_a_stage_over_several_devices_begins_behind_another_without_the_host(driver, devices):
+    total, value = collective(devices)
+    ones = put(1, devices[1])
+
+    def stages(part):
+        first = sum_of_parts(total, value.sharding, [part, ones])
+        moved = devrt.device_put(first, devices[1])
+        return sum_of_parts(total, value.sharding, [first, moved]) * 2
+
+    assert set(np.asarray(stages(put(1, devices[0])))) == {8}  # compiled
+    units = Gated(driver, COUNT, "<f4")
+    result = stages(devrt.device_put(units, may_alias=True))
+    assert not result.is_ready()
+    units.gate.set()
+    assert set(np.asarray(result)) == {4 * (UNIT + 1)}
+    assert driver.reports() == []
+
+
+def test_programs_begin_behind_one_that_calls_the_host(driver, devices):
+    spec = devrt.ShapeDtypeStruct((COUNT,), np.float32)
+    called = devrt.jit(lambda x: devrt.pure_callback(lambda a: -np.asarray(a), spec, x))
+
+    def stages(part):
+        negative = called(part)
+        return negative * 2, devrt.device_put(negative, devices[1]) * 4
+
+    assert set(np.asarray(stages(put(1, devices[0]))[1])) == {-4}  # compiled
+    units = Gated(driver, COUNT, "<f4")
+    results = stages(devrt.device_put(units, may_alias=True))
+    assert not any(result.is_ready() for result in results)
+    units.gate.set()
+    assert [set(np.asarray(result)) for result in results] == [{-2 * UNIT}, {-4 * UNIT}]
+    assert driver.reports() == []
+
+
+def test_what_begins_behind_a_function_of_the_host_that_fails_has_its_error(driver, devices):
+    def root(a):
+        if a[0] == UNIT:
+            raise ValueError("no root")
+        return np.asarray(a)
+
+    spec = devrt.ShapeDtypeStruct((COUNT,), np.float32)
+    called = devrt.jit(lambda x: devrt.pure_callback(root, spec, x))
+
+    def stages(part):
+        found = called(part)
+        moved = devrt.device_put(found, devices[1])
+        return found, found * 2, moved, moved * 2, devrt.device_put(moved * 2, devices[0])
+
+    assert set(np.asarray(stages(put(1, devices[0]))[-1])) == {2}  # compiled
+    units = Gated(driver, COUNT, "<f4")
+    results = stages(devrt.device_put(units, may_alias=True))
+    units.gate.set()
+    for result in reversed(results):
+        with pytest.raises(devrt.errors.DevrtError, match="no root"):
+            np.asarray(result)
+
+
 def test_programs_that_several_threads_start_on_the_same_devices_all_end(driver, devices):
     calls = [collective(devices), collective(devices[::-1])]
     expected = [np.asarray(total(value)) for total, value in calls]

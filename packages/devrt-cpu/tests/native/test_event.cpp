@@ -122,3 +122,71 @@ TEST_CASE(event_of_a_source_wakes_every_waiter) {
     CHECK(woken == 4);
   }
 }
+
+TEST_CASE(event_waits_for_what_alone_tells_an_error) {
+  const Status broken(StatusCode::kDataLoss, "broken");
+  for (const Status& end : {Status(), broken}) {
+    const auto source = std::make_shared<FakeEvent>();
+    ReadyPromise other;
+    ReadyPromise own({std::make_shared<AwaitedEvent>(other.event())});
+    const ReadyEvent events[] = {ReadyEvent::of(source, own.event().dependencies()), own.event()};
+    int calls = 0;
+    for (const ReadyEvent& event : events) {
+      event.on_ready([&](const Status& status) { calls += status.code() == end.code(); });
+    }
+    source->end();
+    own.set();
+    for (const ReadyEvent& event : events) {
+      CHECK(!event.is_ready() && !event.query() && !event.wait_for(1ms));
+    }
+    CHECK(calls == 0);
+    other.set(end);
+    for (const ReadyEvent& event : events) {
+      CHECK(event.is_ready() && event.wait().message() == end.message());
+    }
+    CHECK(calls == 2);
+  }
+}
+
+TEST_CASE(event_of_a_promise_that_was_kept_is_not_cancelled_before_its_dependencies_are_over) {
+  ReadyPromise other;
+  ReadyEvent event;
+  {
+    ReadyPromise own({std::make_shared<AwaitedEvent>(other.event())});
+    event = own.event();
+    own.set();
+  }
+  CHECK(!event.is_ready());
+  other.set();
+  CHECK(event.is_ready() && event.wait().ok());
+}
+
+TEST_CASE(event_with_an_error_of_its_own_waits_for_nothing_else) {
+  ReadyPromise other;
+  ReadyPromise own({std::make_shared<AwaitedEvent>(other.event())});
+  own.set(Status(StatusCode::kAborted, "stopped"));
+  CHECK(own.event().is_ready() && own.event().error().message() == "stopped");
+}
+
+TEST_CASE(event_wakes_waiters_whichever_end_comes_last) {
+  for (int round = 0; round < 200; ++round) {
+    const auto source = std::make_shared<FakeEvent>();
+    ReadyPromise other;
+    const ReadyEvent event =
+        ReadyEvent::of(source, {std::make_shared<AwaitedEvent>(other.event())});
+    std::atomic<int> woken{0};
+    in_threads(
+        4,
+        [&](std::size_t i) {
+          if (i == 0) {
+            other.set();
+          } else if (i == 1) {
+            event.on_ready([&](const Status&) { ++woken; });
+          } else if (event.wait().ok()) {
+            ++woken;
+          }
+        },
+        [&] { source->end(); });
+    CHECK(woken == 3);
+  }
+}

@@ -180,16 +180,15 @@ std::intptr_t Engine::await(const Buffer& buffer) const {
   return 0;
 }
 
-ArgumentEnds Engine::ends_of(std::span<Buffer* const> arguments) const {
-  ArgumentEnds found;
+Dependencies Engine::dependencies_of(std::span<Buffer* const> arguments) const {
+  Dependencies found;
   for (const Buffer* argument : arguments) {
     const ReadyEvent& ready = argument->ready();
     if (ready.is_known() && ready.error().ok()) continue;
     if (!pjrt::streams_of(client_->api())) return {};  // the host has waited for all others
-    if (!ready.source()) found.is_learned_by_streams = false;
     const Memory& memory = *argument->memory();
     const auto device = static_cast<std::size_t>(memory.device().local_id());
-    memory.client().backend().add_dependencies(device, ready, found.dependencies);
+    memory.client().backend().add_dependencies(device, ready, found);
   }
   return found;
 }

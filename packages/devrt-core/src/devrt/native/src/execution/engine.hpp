@@ -29,15 +29,6 @@ struct EngineCounters {
 /// INVALID_ARGUMENT for a plugin that is too old, or for devices of another platform.
 std::shared_ptr<const pjrt::Api> load_engine(const std::string& library);
 
-/// How the arguments of a program may fail once it has begun.
-struct ArgumentEnds {
-  /// What fails though the engine takes the arguments for made.
-  Dependencies dependencies = {};
-  /// Whether a stream that waits for the program's end learns of all other failures: they are of
-  /// its device. Those of a program over several devices, or with custom calls, the plugin tells.
-  bool is_learned_by_streams = true;
-};
-
 /// A client's engine, made at its first compilation.
 class Engine {
  public:
@@ -81,8 +72,9 @@ class Engine {
   Ref<pjrt::Buffer> give_copy(const Buffer& buffer, const Ref<Storage>& storage);
   /// Shows the memory of a deleted buffer to the engine.
   Ref<pjrt::Buffer> make_view(const Buffer& buffer, Ref<Storage> storage);
-  /// Returns how arguments that are views may fail once their program has begun.
-  ArgumentEnds ends_of(std::span<Buffer* const> arguments) const;
+  /// Returns what may fail once a program has begun, though the engine takes its arguments for
+  /// made.
+  Dependencies dependencies_of(std::span<Buffer* const> arguments) const;
 
  private:
   PJRT_Device* device_of(const Buffer& buffer) const;

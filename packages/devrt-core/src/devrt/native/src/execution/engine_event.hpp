@@ -2,6 +2,7 @@
 #pragma once
 
 #include <cstdint>
+#include <memory>
 #include <mutex>
 #include <utility>
 
@@ -12,11 +13,15 @@ namespace devrt::native {
 
 class EngineEvent final : public EventSource {
  public:
-  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, std::size_t device) noexcept
-      : done_(std::move(done)), output_(std::move(output)), device_(device) {}
+  /// `end` is the program's, where its device's streams do not learn of all its errors.
+  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, std::size_t device,
+              std::shared_ptr<const Dependency> end) noexcept
+      : done_(std::move(done)), output_(std::move(output)), device_(device), end_(std::move(end)) {}
 
   /// Returns the client's number of the device that runs the program.
   std::size_t device() const noexcept { return device_; }
+  /// Returns what else goes on behind the program depends on; null where streams learn its errors.
+  const std::shared_ptr<const Dependency>& end() const noexcept { return end_; }
 
   std::optional<Status> query() noexcept override {
     if (!done_.is_ready()) return std::nullopt;
@@ -51,6 +56,7 @@ class EngineEvent final : public EventSource {
   std::mutex mutex_;
   Ref<pjrt::Buffer> output_;
   const std::size_t device_;
+  const std::shared_ptr<const Dependency> end_;
 };
 
 }  // namespace devrt::native

@@ -32,7 +32,7 @@ void await_arguments(const Client& client, const Engine& engine,
     for (std::size_t i = 0; i < shard.size(); ++i) {
       const bool is_ordered = platform().engine.donates_views && shard[i]->ready().source();
       const bool waits_for_it =
-          is_ordered ? waits.for_device && !engine.ends_of(shard.subspan(i, 1)).dependencies.empty()
+          is_ordered ? waits.for_device && !engine.dependencies_of(shard.subspan(i, 1)).empty()
                      : waits.for_host;
       if (!waits_for_it) continue;
       const Status status = client.wait(shard[i]->ready());
@@ -176,16 +176,17 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   }
   pjrt::Event done = loaded->execute_one(0, {raw.span(), outputs.span(), {}});
   has_begun = true;
-  take_outputs(outputs.span(), std::move(done),
-               {*engine_,
-                signature_,
-                *devices_.front(),
-                output_memories(0),
-                results,
-                views.span(),
-                {},
-                loaded->devices().front()},
-               {.storages = std::move(storages), .ends = engine_->ends_of(arguments)});
+  take_outputs(
+      outputs.span(), std::move(done),
+      {*engine_,
+       signature_,
+       *devices_.front(),
+       output_memories(0),
+       results,
+       views.span(),
+       {},
+       loaded->devices().front()},
+      {.storages = std::move(storages), .dependencies = engine_->dependencies_of(arguments)});
   engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -210,9 +211,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   SmallArray<Shard, 1> shards(arguments.size());
   for (std::size_t i = 0; i < shards.size(); ++i) {
     shards[i].prepare(*engine_, arguments[i], *signature_);
-    if (is_together) {  // they fail together
-      if (i > 0) add_dependencies(shards[i].ends.dependencies, shards[0].ends.dependencies);
-      shards[0].ends.is_learned_by_streams = false;
+    if (is_together && i > 0) {  // they fail together
+      add_dependencies(shards[i].dependencies, shards[0].dependencies);
     }
   }
   StreamOrder::Slot slot =
@@ -248,7 +248,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
                       context ? context.share() : Context(), std::move(shards[i].storages),
-                      shards[is_together ? 0 : i].ends});
+                      shards[is_together ? 0 : i].dependencies, is_together});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));

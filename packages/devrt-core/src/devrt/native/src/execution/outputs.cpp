@@ -103,8 +103,7 @@ void make_buffer(Output output, std::size_t i, const OutputTargets& targets,
 /// Sets a promise once every part of its work is done; the first error counts.
 class Countdown {
  public:
-  Countdown(std::size_t parts, Dependencies dependencies)
-      : left_(parts), promise_(std::move(dependencies)) {}
+  explicit Countdown(std::size_t parts) : left_(parts) {}
 
   ReadyEvent event() const { return promise_.event(); }
   void arrive(Status status) {
@@ -184,12 +183,16 @@ class Pending {
         temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
         storages_(std::move(kept.storages)),
-        can_be_ordered_(kept.ends.is_learned_by_streams && !context_ &&
-                        pjrt::streams_of(client_->api())),
+        can_be_ordered_(pjrt::streams_of(client_->api())),
         device_(static_cast<std::size_t>(targets.owner.local_id())),
         origin_(targets),
-        countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1),
-                                               std::move(kept.ends.dependencies))) {
+        countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))),
+        ended_(countdown_->event().with(kept.dependencies)),
+        dependencies_(std::move(kept.dependencies)) {
+    // Of what others can fail, the plugin alone tells.
+    if (can_be_ordered_ && (kept.is_together || context_)) {
+      end_ = std::make_shared<AwaitedEvent>(countdown_->event());
+    }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors()[i];
       parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
@@ -198,15 +201,15 @@ class Pending {
     }
   }
 
-  ReadyEvent event() const { return countdown_->event(); }
+  const ReadyEvent& event() const noexcept { return ended_; }
 
-  /// Returns the event of one output: of all, and one that streams can wait for where they learn of
-  /// its errors.
+  /// Returns the event of one output: of all, and one that streams can wait for.
   ReadyEvent event_of(std::size_t i) {
     Part& part = parts_[i];
     if (!part.is_plain || !can_be_ordered_) return event();
-    part.event = std::make_shared<EngineEvent>(event(), part.output.engine.share(), device_);
-    return ReadyEvent::of(part.event, event().dependencies());
+    part.event = std::make_shared<EngineEvent>(countdown_->event(), part.output.engine.share(),
+                                               device_, end_);
+    return ReadyEvent::of(part.event, dependencies_);
   }
 
   /// Called once, in a thread of the engine or of the caller.
@@ -262,6 +265,9 @@ class Pending {
   const std::size_t device_;
   const Origin origin_;
   const std::shared_ptr<Countdown> countdown_;
+  const ReadyEvent ended_;
+  const Dependencies dependencies_;
+  std::shared_ptr<const AwaitedEvent> end_ = {};
   std::vector<Part> parts_;
 };
 
@@ -275,7 +281,7 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready() &&
-                        kept.ends.dependencies.empty();
+                        kept.dependencies.empty();
   const bool holds_errors = kept.context && kept.context->holds_back();
   for (std::size_t i = 0; i < raw.size(); ++i) {
     outputs[i].storage =
@@ -290,10 +296,13 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
     pending = std::make_unique<Pending>(outputs.span(), targets, std::move(kept));
     ready = pending->event();
   }
+  const bool has_streams = pjrt::streams_of(targets.engine.client().api());
   // Moved: a share more would forbid donation.
   for (std::size_t i = 0; i < raw.size(); ++i) {
+    // No stream waits for what the host unpacks, so that the host waits for it in the next call.
+    const bool is_unpacked = has_streams && !targets.tensors()[i].is_plain;
     make_buffer(std::move(outputs[i]), i, targets, pending ? pending->event_of(i) : ready,
-                holds_errors);
+                holds_errors || is_unpacked);
   }
   return ready;
 }

@@ -50,7 +50,8 @@ struct Kept {
   Reservation reservation = {};                 ///< for `bytes_of_outputs` and temporaries
   Ref<pjrt::ffi::HoldingContext> context = {};  ///< null where there are no custom calls
   std::vector<Ref<Storage>> storages = {};      ///< of arguments that the engine may give up early
-  ArgumentEnds ends = {};                       ///< of the arguments
+  Dependencies dependencies = {};               ///< of the arguments
+  bool is_together = false;                     ///< with shards of other devices, which can fail it
 };
 
 /// Returns an error of a program's; where one of some devices is lost, as the error of that loss.

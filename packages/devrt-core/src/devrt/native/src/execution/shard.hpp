@@ -30,7 +30,7 @@ struct Shard {
         storages.push_back(buffers[i]->storage());
       }
     }
-    ends = engine.ends_of(buffers);
+    dependencies = engine.dependencies_of(buffers);
   }
 
   void set_view(std::size_t i, Ref<pjrt::Buffer> view) {
@@ -46,7 +46,7 @@ struct Shard {
   std::optional<SmallArray<PJRT_Buffer*, kFew>> arguments;
   std::optional<SmallArray<PJRT_Buffer*, kFew>> outputs;
   std::vector<Ref<Storage>> storages;  // that the engine may give up before it has read them
-  ArgumentEnds ends;                   // of the arguments
+  Dependencies dependencies;           // of the arguments
   bool has_ended = false;              // before the call returned
 };
 

@@ -4,6 +4,8 @@
 #include <thread>
 #include <utility>
 
+#include "execution/engine_event.hpp"
+
 namespace devrt::gpu {
 
 namespace {
@@ -15,21 +17,18 @@ constexpr std::size_t kFreeEvents = 256;
 
 /// Work of another device. A stream that waits for its event goes on, with what is not there, where
 /// that device is lost.
-class OtherDevice final : public Dependency {
+class OtherDevice final : public EventDependency {
  public:
-  explicit OtherDevice(const std::shared_ptr<DriverEvent>& event)
-      : event_(event), end_(ReadyEvent::of(event)) {}
+  explicit OtherDevice(const std::shared_ptr<DriverEvent>& work)
+      : EventDependency(ReadyEvent::of(work)), work_(work) {}
 
-  bool is_open() const noexcept override { return !end_.is_ready(); }
-  Status status() const override { return end_.query().value_or(Status()); }
   bool covers(const Dependency& other) const noexcept override {
     const auto* before = dynamic_cast<const OtherDevice*>(&other);
-    return before && event_->covers(*before->event_);
+    return before && work_->covers(*before->work_);
   }
 
  private:
-  const std::shared_ptr<DriverEvent> event_;
-  const ReadyEvent end_;  // which keeps the answer
+  const std::shared_ptr<DriverEvent> work_;
 };
 
 }  // namespace
@@ -231,6 +230,10 @@ void GpuDevice::drain() noexcept {
 void GpuDevice::add_dependencies(const ReadyEvent& event, Dependencies& to) const {
   if (!event.source() || (event.is_known() && event.error().ok())) return;
   devrt::add_dependencies(event.dependencies(), to);
+  if (const auto* output = dynamic_cast<const native::EngineEvent*>(event.source())) {
+    if (output->end()) add_dependency(output->end(), to);
+    return;
+  }
   const auto work = std::dynamic_pointer_cast<DriverEvent>(event.shared_source());
   if (work && &work->device() != this) add_dependency(std::make_shared<OtherDevice>(work), to);
 }

@@ -2,10 +2,12 @@
 #pragma once
 
 #include <algorithm>
+#include <chrono>
 #include <memory>
 #include <vector>
 
 #include "devrt/base/status.hpp"
+#include "devrt/base/unique_function.hpp"
 
 namespace devrt {
 
@@ -23,6 +25,14 @@ class Dependency {
   virtual Status status() const = 0;
   /// Returns whether it ends well only if another does.
   virtual bool covers(const Dependency& /*other*/) const noexcept { return false; }
+
+  /// Returns whether work that uses the result must wait for this too: its own end may come before
+  /// the error does. Most errors are known by then.
+  virtual bool is_awaited() const noexcept { return false; }
+  /// Waits for at most `timeout` until that is over; returns whether it is.
+  virtual bool wait_for(std::chrono::nanoseconds /*timeout*/) const { return true; }
+  /// Has `over` called once when that is over, in this thread or another.
+  virtual void on_over(UniqueFunction<void()> over) const { over(); }
 };
 
 using Dependencies = std::vector<std::shared_ptr<const Dependency>>;

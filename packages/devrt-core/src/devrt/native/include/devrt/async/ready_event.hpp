@@ -60,14 +60,14 @@ class EventState {
   const std::shared_ptr<EventSource>& source() const noexcept { return source_; }
   const Dependencies& dependencies() const noexcept { return dependencies_; }
 
-  void set(Status status) {
-    std::vector<Callback> callbacks;
+  /// Makes the event ready, once its dependencies need no wait any more; only the first call
+  /// counts. `self` is the caller's share.
+  static void set(const std::shared_ptr<EventState>& self, Status status) {
     {
-      std::lock_guard lock(mutex_);
-      settle(std::move(status));
-      callbacks.swap(callbacks_);
+      std::lock_guard lock(self->mutex_);
+      if (std::exchange(self->has_ended_, true)) return;
     }
-    for (Callback& callback : callbacks) callback(status_);
+    finish(self, std::move(status));
   }
 
   void wait() {
@@ -83,9 +83,7 @@ class EventState {
 
   bool wait_for(std::chrono::nanoseconds timeout) {
     if (is_set()) return true;
-    if (source_) {
-      return learn(source_->wait_for(timeout));
-    }
+    if (source_) return wait_for_source(timeout);
     std::unique_lock lock(mutex_);
     // A system-clock wait: the steady one is pthread_cond_clockwait, which gcc 12's TSan misses.
     const auto until = std::chrono::system_clock::now() + timeout;
@@ -104,12 +102,42 @@ class EventState {
     }
     if (callback) return callback(status_);
     if (is_first && source_) {
-      source_->notify([self](const Status& status) { self->set(status); });
+      source_->notify([self](const Status& status) { set(self, status); });
     }
   }
 
  private:
   bool is_set() const noexcept { return done_.load(std::memory_order_acquire); }
+  /// Returns a dependency that has still to be waited for where the work has ended so.
+  const Dependency* awaited(const Status& ended) const noexcept {
+    if (!ended.ok()) return nullptr;
+    const auto found =
+        std::ranges::find_if(dependencies_, &Dependency::is_awaited,
+                             [](const auto& each) -> const Dependency& { return *each; });
+    return found == dependencies_.end() ? nullptr : found->get();
+  }
+  static void finish(const std::shared_ptr<EventState>& self, Status status) {
+    if (const Dependency* dependency = self->awaited(status)) {
+      return dependency->on_over([self, status] { finish(self, status); });
+    }
+    std::vector<Callback> callbacks;
+    {
+      std::lock_guard lock(self->mutex_);
+      self->settle(std::move(status));
+      callbacks.swap(self->callbacks_);
+    }
+    for (Callback& callback : callbacks) callback(self->status_);
+  }
+  bool wait_for_source(std::chrono::nanoseconds timeout) {
+    const auto until = std::chrono::steady_clock::now() + timeout;
+    std::optional<Status> ended = source_->wait_for(timeout);
+    while (ended) {
+      const Dependency* dependency = awaited(*ended);
+      if (!dependency) break;
+      if (!dependency->wait_for(until - std::chrono::steady_clock::now())) return is_set();
+    }
+    return learn(std::move(ended));
+  }
   /// Under the lock.
   void settle(Status status) {
     if (is_set()) return;
@@ -119,7 +147,7 @@ class EventState {
   }
   /// Takes what the source knows. Callbacks are left to its `notify`: who asks may hold locks.
   bool learn(std::optional<Status> ended) {
-    if (!ended) return is_set();
+    if (!ended || awaited(*ended)) return is_set();
     std::lock_guard lock(mutex_);
     settle(*std::move(ended));
     return true;
@@ -129,6 +157,7 @@ class EventState {
   const Dependencies dependencies_;
   std::atomic<bool> done_{false};
   bool has_callbacks_ = false;
+  bool has_ended_ = false;  // `set` was called
   std::mutex mutex_;
   std::condition_variable changed_;
   Status status_;
@@ -146,7 +175,7 @@ class ReadyEvent {
   static ReadyEvent already(Status status) {
     if (status.ok()) return {};
     auto state = std::make_shared<detail::EventState>(Dependencies());
-    state->set(std::move(status));
+    detail::EventState::set(state, std::move(status));
     return ReadyEvent(std::move(state));
   }
 
@@ -244,19 +273,46 @@ class ReadyPromise {
   ReadyEvent event() const { return ReadyEvent(state_); }
 
   /// Makes the event ready; only the first call counts.
-  void set(Status status = {}) { state_->set(std::move(status)); }
+  void set(Status status = {}) { detail::EventState::set(state_, std::move(status)); }
 
  private:
   void abandon() noexcept {
     try {
-      state_->set(Status(StatusCode::kCancelled,
-                         "The work was dropped before it ran: its queue was cancelled or closed."));
+      set(Status(StatusCode::kCancelled,
+                 "The work was dropped before it ran: its queue was cancelled or closed."));
     } catch (...) {
       // Only a callback or an allocation can throw here, and nothing is left to tell.
     }
   }
 
   std::shared_ptr<detail::EventState> state_;
+};
+
+/// Work that ends with an event, whose error others know by the time that theirs ends.
+class EventDependency : public Dependency {
+ public:
+  explicit EventDependency(ReadyEvent event) noexcept : event_(std::move(event)) {}
+
+  bool is_open() const noexcept override { return !event_.is_ready(); }
+  Status status() const override { return event_.query().value_or(Status()); }
+
+ protected:
+  const ReadyEvent event_;  // which keeps the answer
+};
+
+/// Work whose error its event alone tells, which may come later than the end of what uses the
+/// result.
+class AwaitedEvent final : public EventDependency {
+ public:
+  using EventDependency::EventDependency;
+
+  bool is_awaited() const noexcept override { return is_open(); }
+  bool wait_for(std::chrono::nanoseconds timeout) const override {
+    return event_.wait_for(timeout).has_value();
+  }
+  void on_over(UniqueFunction<void()> over) const override {
+    event_.on_ready([over = std::move(over)](const Status&) mutable { over(); });
+  }
 };
 
 inline ReadyEvent ReadyEvent::with(Dependencies dependencies) const {
