@@ -116,19 +116,30 @@ def test_the_demo_on_simulated_devices_says_so_and_shows_their_topology():
     assert ("x + 1: identical" in done.stdout) != ("not run: " in done.stdout)
 
 
+@pytest.mark.parametrize("command", ["demo", "topo"])
 @pytest.mark.parametrize(
     ("requested", "says"),
     [
         ("cuda", "PLATFORM:4"),
         ("cpu:2", "no simulated"),
-        ("cuda:2y4", "not '2y4'. Correct the value"),
+        ("cuda:2y4", "or 2x4x8 (slices, nodes of each, devices of each), not '2y4'"),
+        ("cuda:x", "not 'x'"),
+        ("cuda:-1", "not '-1'"),
+        ("cuda:0", "at least 1 and at most 1024 devices, not 0"),
+        ("cuda:2x0", "at least 1 and at most 1024 devices, not 0"),
+        ("cuda:0x4", "at least 1 and at most 65536 nodes, not 0"),
+        ("cuda:1025", "at most 1024 devices, not 1025"),
     ],
 )
-def test_the_demo_refuses_what_it_cannot_simulate(requested, says):
-    done = devrt("demo", "--mock", requested)
+def test_commands_refuse_what_they_cannot_simulate_by_the_argument(command, requested, says):
+    done = devrt(command, "--mock", requested)
     assert done.returncode == 1
     assert says in done.stderr
-    assert "Upgrade" not in done.stderr
+    named = f"platform {requested.partition(':')[0]!r}" if "simulated" in says else repr(requested)
+    assert named in done.stderr
+    assert "--mock" in done.stderr or "simulated" in says
+    assert "_mock" not in done.stderr.lower()
+    assert "Correct the value" not in done.stderr
 
 
 def test_top_shows_simulated_devices_of_which_nobody_reports_the_use():

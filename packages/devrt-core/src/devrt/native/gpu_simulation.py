@@ -18,6 +18,7 @@ __all__ = [
     "MockTopology",
     "is_simulated",
     "mock_topology",
+    "parsed_topology",
     "simulated_devices",
     "simulator_library",
 ]
@@ -65,11 +66,11 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> MockTopology | N
         _check_none_given(given)
         return None
     if given is not None and given != "":
-        return _parsed(str(given), "mock_gpu_topology")
+        return parsed_topology(str(given), "mock_gpu_topology")
     if configured and not (is_requested and count is not None):
         return _configured_topology(str(configured), f"{platform}_mock")
     if is_requested:
-        devices = _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
+        devices = _in_range(1 if count is None else count, "devices", "mock_num_gpus")
         return MockTopology(1, 1, devices)
     return None
 
@@ -86,14 +87,21 @@ def _check_none_given(topology: Any) -> None:
 def _configured_topology(text: str, option: str) -> MockTopology:
     """Return the same of the configuration's option, whose errors are the user's to correct."""
     try:
-        return _parsed(text, option)
+        return parsed_topology(text, option)
     except InvalidArgumentError as error:
         msg = f"option {option!r} (DEVRT_{option.upper()}): {error.message}"
         remedy = "Correct the value, or unset it."
         raise ConfigError(msg, option=option, value=text, remedy=remedy) from None
 
 
-def _parsed(text: str, option: str) -> MockTopology:
+def parsed_topology(text: str, option: str) -> MockTopology:
+    """Return the simulated devices that a text gives, as ``"2x4"``; errors name the ``option``.
+
+    Raises
+    ------
+    InvalidArgumentError
+        If it is written in another way, or a number is 0 or too large.
+    """
     parts = text.lower().replace(" ", "").split("x")
     is_number = [part.isascii() and part.isdigit() and len(part) < 6 for part in parts]
     if not all(is_number) or len(parts) > 3:
@@ -103,14 +111,15 @@ def _parsed(text: str, option: str) -> MockTopology:
         )
         raise InvalidArgumentError(msg, option=option)
     *groups, devices = map(int, parts)
-    _in_range(math.prod(groups), _MOST_NODES, option)
+    _in_range(math.prod(groups), "nodes", option)
     partitions, nodes_each = (*groups, 1, 1)[:2]
-    return MockTopology(partitions, nodes_each, _in_range(devices, MOST_DEVICES, option))
+    return MockTopology(partitions, nodes_each, _in_range(devices, "devices", option))
 
 
-def _in_range(number: int, most: int, option: str) -> int:
+def _in_range(number: int, what: str, option: str) -> int:
+    most = MOST_DEVICES if what == "devices" else _MOST_NODES
     if not 1 <= number <= most:
-        msg = f"{option} must give at least 1 and at most {most}, not {number}."
+        msg = f"{option} must give at least 1 and at most {most} {what}, not {number}."
         raise InvalidArgumentError(msg, option=option)
     return number
 
