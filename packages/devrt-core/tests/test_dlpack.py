@@ -229,7 +229,7 @@ def test_no_dtype_is_not_supported():
 def test_a_deleted_array_and_a_guard_name_from_dlpack(cpu):
     a = devrt.device_put(1.0, cpu[0])
     with devrt.transfer_guard("disallow_explicit"):
-        for source, target in ((aligned(4), None), (a, cpu[0].memory("pinned_host"))):
+        for source, target in ((aligned(4), cpu[1]), (a, cpu[0].memory("pinned_host"))):
             with pytest.raises(InvalidArgumentError, match="transfer by from_dlpack"):
                 dlpack.from_dlpack(source, target)
     a.delete()

@@ -10,6 +10,7 @@ import operator
 from typing import Any
 
 from devrt import dtypes
+from devrt._config.layers import Config
 from devrt.arrays import Array
 from devrt.arrays.external import is_on_device, taken_over
 from devrt.arrays.missing import gone
@@ -85,14 +86,22 @@ def from_dlpack(external_array: Any, device: Any = None, copy: bool | None = Non
 def _taken(
     external: Any, where: tuple[int, int], target: Any, kind: str, copy: bool | None
 ) -> Array:
+    stays = Config.guards_are_set and _is_there(where[0], target)
     if copy is not False:
-        return put_host(external, target, kind, COPY if copy else ALIAS, "from_dlpack")
+        semantics = COPY if copy else ALIAS
+        return put_host(external, target, kind, semantics, "from_dlpack", stays=stays)
     exported, address = _with_address(external, where)
-    made = put_host(exported, target, kind, ALIAS, "from_dlpack")
+    made = put_host(exported, target, kind, ALIAS, "from_dlpack", stays=stays)
     if made.size and [b.unsafe_buffer_pointer() for b in made._buffers] != [address]:
         made.delete()
         raise _needs_copy(external, target)
     return made
+
+
+def _is_there(device_type: int, target: Any) -> bool:
+    """Return whether an array of the host's is on the target, as it is where none is given."""
+    here = _device_for(device_type)
+    return target is here and here.default_memory().is_host_visible
 
 
 def is_supported_dtype(dtype: Any) -> bool:

@@ -8,6 +8,7 @@ import pytest
 
 import devrt
 import devrt.numpy as jnp
+from devrt.dlpack import from_dlpack
 from devrt.errors import ConfigError, InvalidArgumentError
 from devrt.sharding import Mesh, NamedSharding
 from devrt.sharding import PartitionSpec as P
@@ -39,6 +40,8 @@ OPERATIONS = {  # name: (direction, explicit, what to do with devices and a shar
     "device_put of a tree": (H2D, True, lambda d, s: devrt.device_put([1.0, np.ones(2)], d[0])),
     "device_put_sharded": (H2D, True, lambda d, s: devrt.device_put_sharded([1.0, 2.0], d)),
     "device_put_replicated": (H2D, True, lambda d, s: devrt.device_put_replicated(1.0, d)),
+    "from_dlpack": (H2D, True, lambda d, s: from_dlpack(np.ones(2), d[0])),
+    "from_dlpack over a mesh": (H2D, True, lambda d, s: jnp.from_dlpack(np.ones(2), device=s)),
     "process local data": (
         H2D, True, lambda d, s: devrt.make_array_from_process_local_data(s, np.ones(2))
     ),
@@ -50,6 +53,10 @@ OPERATIONS = {  # name: (direction, explicit, what to do with devices and a shar
     "numpy.zeros": (H2D, False, lambda d, s: jnp.zeros(3)),
     "to another device": (D2D, True, lambda d, s: devrt.device_put(held(d[0]), d[1])),
     "to a mesh": (D2D, True, lambda d, s: devrt.device_put(held(d[0]), s)),
+    "from_dlpack of an array": (D2D, True, lambda d, s: from_dlpack(held(d[0]), d[1])),
+    "from_dlpack from the CPU": (
+        D2D, True, lambda d, s: from_dlpack(held(devrt.devices("cpu")[0]), d[1])
+    ),
     "from a mesh": (D2D, True, lambda d, s: devrt.device_put(held(s), d[0])),
     "device_get": (D2H, True, lambda d, s: devrt.device_get(held(d[0]))),
     "device_get of shards": (D2H, True, lambda d, s: devrt.device_get(held(s))),
@@ -69,6 +76,10 @@ NOT_TRANSFERS = {
     "a second reading": lambda d, s: np.asarray(READ[0]),
     "a clone": lambda d, s: held(s).clone(),
     "a shard": lambda d, s: held(s).addressable_data(0),
+    "from_dlpack": lambda d, s: from_dlpack(np.ones(16)),
+    "from_dlpack to where it is": lambda d, s: from_dlpack(np.ones(16), ON_CPU[0].device),
+    "from_dlpack of a copy": lambda d, s: from_dlpack(np.ones(16), copy=True),
+    "from_dlpack of an array": lambda d, s: from_dlpack(held(d[0])),
     "what the host sees": lambda d, s: np.asarray(ON_CPU[0]),
     "waiting": lambda d, s: held(s).block_until_ready(),
 }

@@ -87,15 +87,19 @@ def put_host(
     operation: str = "device_put",
     *,
     is_explicit: bool = True,
+    stays: bool = False,
 ) -> Array:
-    """Put a host value on a target of a kind that `target_kind` named; does not wait."""
+    """Put a host value on a target of a kind that `target_kind` named; does not wait.
+
+    One that ``stays`` in the memory where it is is no transfer to the guards.
+    """
     if type(x) not in HOST_LEAVES:
         refuse_nulls(x, operation)
         if is_on_device(x) and (taken := taken_over(x, semantics == COPY, target)) is not None:
             return put_array(taken, target, kind, None, False, True, operation)
     # Requested before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None
-    if Config.guards_are_set:
+    if Config.guards_are_set and not stays:
         where = device if target is None else target
         check_transfer("host_to_device", operation, x, where, is_explicit=is_explicit)
     if kind == "device":
