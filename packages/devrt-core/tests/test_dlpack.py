@@ -237,3 +237,31 @@ def test_a_deleted_array_and_a_guard_name_from_dlpack(cpu):
         for copy in (None, True, False):
             with pytest.raises(DeletedError, match="from_dlpack failed: this array of shape"):
                 dlpack.from_dlpack(a, target, copy)
+
+
+HUGE = 10**30
+
+
+@pytest.mark.parametrize(
+    ("options", "kind", "says"),
+    [
+        ({"max_version": (0,)}, InvalidTypeError, "max_version=(0,) is not a tuple of two ints"),
+        ({"max_version": (HUGE, 0)}, InvalidTypeError, f"max_version=({HUGE}, 0) is not a tuple"),
+        ({"max_version": 10**5000}, InvalidTypeError, "max_version=an int of 16610 bits is not"),
+        ({"dl_device": (1,)}, InvalidTypeError, "dl_device=(1,) is not a tuple of two ints"),
+        ({"dl_device": (2, 0)}, BufferError, "DLPack device (1, 0)"),
+        ({"stream": HUGE}, InvalidArgumentError, f"stream={HUGE} is no stream's handle"),
+        ({"stream": 10**5000}, InvalidArgumentError, "stream=an int of 16610 bits is no stream's"),
+        ({"stream": 1}, BufferError, "has no streams: stream must be None"),
+        ({"copy": 2}, InvalidTypeError, "copy must be True or False"),
+        ({"versions": 1}, InvalidTypeError, "it takes stream, max_version, dl_device, copy, and"),
+    ],
+    ids=lambda given: next(iter(given)) if isinstance(given, dict) else "",
+)
+def test_a_refused_option_of_an_export_is_named_with_the_array(cpu, options, kind, says):
+    a = devrt.device_put(np.ones((2, 3), np.float32), cpu[0])
+    with pytest.raises(kind) as caught:
+        a.__dlpack__(**options)
+    text = str(caught.value)
+    assert text.startswith("__dlpack__ of the array float32[2, 3] on cpu:0 failed: ")
+    assert says in text

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._config.layers import Config
 from devrt.arrays.described import Described
+from devrt.arrays.dlpack_export import capsule_of
 from devrt.arrays.exported import BROKEN_OFF, device_interface, exported, raise_broken_off
 from devrt.arrays.missing import NoShards, gone, held_elsewhere
 from devrt.arrays.numpy_functions import NumpyFunctions
@@ -289,8 +290,7 @@ class Array(Described, ArrayOperators, NumpyFunctions, BufferExporter, metaclass
 
     tobytes = __bytes__
 
-    def __dlpack__(self, **options: Any) -> Any:
-        return self._only("__dlpack__").__dlpack__(**options)
+    __dlpack__ = capsule_of
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._only("__dlpack_device__").__dlpack_device__()
