@@ -2,6 +2,7 @@
 
 import pytest
 
+from devrt._support.partitions import MOST_NODES
 from devrt.errors import ConfigError, InvalidArgumentError, UnimplementedError
 from devrt.native.engines import engine_of
 from devrt.native.gpu_given import allocation, nodes_of, partition_of
@@ -112,6 +113,13 @@ def test_what_is_no_partition(options, words):
     with pytest.raises(InvalidArgumentError, match=words) as caught:
         partition_of(options)
     assert caught.value.data["option"] in options
+
+
+def test_nodes_and_partitions_have_one_bound():
+    assert partition_of({"partition_index": MOST_NODES - 1}) == MOST_NODES - 1 == (1 << 30) - 1
+    assert nodes_of({"num_nodes": MOST_NODES}) == (0, 1 << 30)
+    with pytest.raises(InvalidArgumentError, match="out of range"):
+        nodes_of({"num_nodes": MOST_NODES + 1})
 
 
 def test_another_partition_than_the_simulated_one():

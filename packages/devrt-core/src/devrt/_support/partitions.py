@@ -7,9 +7,12 @@ from typing import Any
 
 from devrt.errors import InvalidArgumentError
 
-__all__ = ["one_partition"]
+__all__ = ["MOST_NODES", "one_partition"]
 
-_MOST = 1 << 30  # what the native half counts
+MOST_NODES = 1 << 30
+"""What the native half's integers hold, of nodes and so of partitions: each has a node at least.
+
+No job meets this limit of nodes: the native half takes fewer, and its error says how many."""
 
 
 def one_partition(given: Mapping[str, int | None], label: str) -> int | None:
@@ -24,8 +27,8 @@ def one_partition(given: Mapping[str, int | None], label: str) -> int | None:
     """
     known = {name: partition for name, partition in given.items() if partition is not None}
     for name, partition in known.items():
-        if not 0 <= partition < _MOST:
-            msg = f"{name} must be at least 0 and below {_MOST}, not {partition}."
+        if not 0 <= partition < MOST_NODES:
+            msg = f"{name} must be at least 0 and below {MOST_NODES}, not {partition}."
             raise _refusal(msg, label, name)
     if len(set(known.values())) > 1:
         listed = ", ".join(f"{partition} ({name})" for name, partition in known.items())

@@ -11,7 +11,7 @@ import os
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from devrt._support.partitions import one_partition
+from devrt._support.partitions import MOST_NODES, one_partition
 from devrt.contract import check_known
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 from devrt.native.gpu_simulation import MOST_DEVICES
@@ -24,7 +24,6 @@ _MEMORY = ("allocator", "memory_fraction", "preallocate", "collective_memory_siz
 
 _WHOLE, _NUMBER, _TRUTH, _TEXT = "a whole number", "a number", "True or False", "text"
 _NUMBERS = {_WHOLE: "__index__", _NUMBER: "__float__"}
-_MOST_NODES = 1 << 30  # what the native half counts
 _LEAST_FRACTION = 1e-9  # less is not even a byte of a GiB
 _MOST = 1 << 62  # as large as any count of bytes
 
@@ -219,7 +218,7 @@ def nodes_of(options: Mapping[str, Any], simulated: int = 1) -> tuple[int, int]:
         )
         raise InvalidArgumentError(msg, option="num_nodes")
     found = (0 if number is None else number, simulated if count is None else count)
-    if not all(-_MOST_NODES <= each <= _MOST_NODES for each in found):
+    if not all(-MOST_NODES <= each <= MOST_NODES for each in found):
         msg = f"node_id and num_nodes are out of range: {found[0]} of {found[1]}."
         raise InvalidArgumentError(msg, option="num_nodes")
     if found[1] > 0 and not 0 <= found[0] < found[1]:

@@ -24,7 +24,7 @@ __all__ = [
 ]
 
 _SIMULATOR = "DEVRT_GPU_SIMULATOR"
-_MOST_NODES = 1 << 16
+_MOST_SIMULATED_NODES = 1 << 16
 MOST_DEVICES = 1024  # that are simulated in one process
 
 
@@ -117,7 +117,7 @@ def parsed_topology(text: str, option: str) -> MockTopology:
 
 
 def _in_range(number: int, what: str, option: str) -> int:
-    most = MOST_DEVICES if what == "devices" else _MOST_NODES
+    most = MOST_DEVICES if what == "devices" else _MOST_SIMULATED_NODES
     if not 1 <= number <= most:
         msg = f"{option} must give at least 1 and at most {most} {what}, not {number}."
         raise InvalidArgumentError(msg, option=option)
