@@ -163,6 +163,58 @@ def test_a_group_ends_in_all_processes_where_an_argument_of_one_fails_late():
         assert "broken off" in later[0][2]
 
 
+REFUSED = """
+import contextlib
+from gpu_library import Driver
+driver = Driver(client.platform)
+group = client.collectives(devices, timeout=60)
+ones = put(np.ones((4, 1000), np.float32), group)
+if me == 1:  # counts two calls of the library more than process 0, of which the sixth fails
+    show(outcome(lambda: client.collectives().all_reduce(ones)))
+show(outcome(lambda: group.all_reduce(ones)))
+if me == 1 and not os.environ["DEVRT_GPU_SIMULATOR"]:
+    driver._library.devrt_simulator_lose(0)
+    show(outcome(lambda: [devrt.device_put(ones[0], devices[2])]))  # it is known before the call
+store.wait_at_barrier("ready", 60_000)
+show(outcome(lambda: group.all_reduce(ones)))
+show(outcome(lambda: group.all_reduce(ones)))
+show(driver.reports())
+if me == 1:
+    store.blocking_key_value_get("seen", 60_000)  # it lives as long as process 0 waits for it
+    with contextlib.suppress(DevrtError):
+        store.key_value_set("end", "")
+else:
+    store.key_value_set("seen", "")
+    store.blocking_key_value_get("end", 60_000)
+os._exit(0)
+"""
+
+
+@pytest.mark.parametrize(
+    ("fault", "kind", "why"),
+    [
+        ("", "DeviceLostError", "on cuda:2"),
+        ("fail=ncclAllReduce:6:invalid_value", "InvalidArgumentError", "invalid argument"),
+    ],
+    ids=["lost", "refused"],
+)
+def test_a_group_ends_in_all_processes_where_one_cannot_start_its_part(fault, kind, why):
+    first, second = run(REFUSED, DEVRT_GPU_SIMULATOR=fault)
+    *_, (failed,), (later,), (reports,) = second
+    assert failed[0] == later[0] == kind
+    assert why in failed[2]
+    # The first call that fails breaks the group off, though its process goes on.
+    assert "The group of cuda:2, cuda:3 and others was broken off" in later[2]
+    assert why in later[2]
+    assert reports == []
+    before, (failed,), (later,), (reports,) = first
+    assert before == [[4.0, 4.0]]
+    assert failed[0] == later[0] == "PeerLostError"
+    assert "A collective of cuda:0, cuda:1 was broken off" in failed[2]
+    assert "is of no more use" in later[2]
+    assert reports == []
+
+
 ENDS = """
 from devrt.native import group_span
 group_span._LAST = 1.0
