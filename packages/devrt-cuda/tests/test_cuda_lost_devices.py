@@ -169,6 +169,29 @@ os._exit(0)
 """
 )
 
+ARGUMENT = (
+    START
+    + """
+made = twice(late)  # on device 0, whose program and the copy of its result have not begun
+moved = devrt.device_put(made, devices[1])
+result = COMPUTED
+del moved
+driver._library.devrt_simulator_lose(0)  # nobody meets that before the result is read
+gated.gate.set()
+show("result", result)
+show("own", twice(ready[1]))
+print(driver.reports(), flush=True)
+os._exit(0)
+"""
+)
+
+COMPUTED = {
+    "one argument": "twice(moved)",
+    "beside one of its own": "ready[1] + moved",
+    "donated": "devrt.jit(lambda x: x + x, donate_argnums=0)(moved)",
+    "through a loop": "devrt.jit(lambda x: lax.fori_loop(0, 3, lambda i, y: y + x, x))(moved)",
+}
+
 FIRST = """
 import os
 import numpy as np
@@ -199,13 +222,13 @@ print(driver.calls("cuEventCreate") < 500, driver.reports())
 )
 
 
-def lines_of(script):
+def lines_of(script, devices=3):
     xla_cpu_library()
     ran = python(
         script,
         options=("-W", "ignore"),
         timeout=60,
-        DEVRT_CUDA_MOCK="3",
+        DEVRT_CUDA_MOCK=str(devices),
         DEVRT_GPU_SIMULATOR="delay=0",
     )
     return ran.stdout.splitlines()
@@ -246,6 +269,12 @@ def test_functions_of_the_host_are_not_called_with_what_was_not_made():
 def test_programs_on_the_lost_device_itself_say_so():
     expected = ["doubled lost cuda:0", "again lost cuda:0", "execute cuda:0 True", "other [4]"]
     assert lines_of(OWN) == expected
+
+
+@pytest.mark.parametrize("computed", COMPUTED.values(), ids=COMPUTED)
+def test_a_result_of_what_was_copied_from_a_lost_device_says_so_itself(computed):
+    expected = ["result lost cuda:0", "own [4]", "[]"]
+    assert lines_of(ARGUMENT.replace("COMPUTED", computed), devices=2) == expected
 
 
 def test_a_loss_before_the_first_program_leaves_the_others_theirs():
