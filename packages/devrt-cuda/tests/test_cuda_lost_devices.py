@@ -210,6 +210,40 @@ except devrt.errors.DeviceLostError as error:
 os._exit(0)
 """
 
+LEFT_OUT = """
+import os
+import numpy as np
+import devrt
+from devrt.errors import DevrtError
+from devrt.runtime import default_runtime
+from gpu_library import Driver
+
+def sums(devices):
+    ones = [devrt.device_put(np.ones(4, np.float32), device) for device in devices]
+    values = [float(devrt.jit(lambda x: (x + x).sum())(each)) for each in ones]
+    return [device.local_hardware_id for device in devices], values
+
+print(sums(devrt.devices("cuda")))
+Driver()._library.devrt_simulator_lose(1)
+try:
+    print(sums(devrt.devices("cuda")))
+except devrt.errors.DeviceLostError as error:
+    print(error.device)
+if CLOSES:
+    devrt.clear_backends()
+try:
+    default_runtime().make_client("cuda", {})
+except DevrtError as error:
+    print("DeviceLostError" in str(error), "cuda:1" in str(error))
+    print("cuda_visible_devices or allowed_devices" in str(error))
+given = {"allowed_devices": [0, 2]}
+print(sums(default_runtime().make_client("cuda", given).local_devices()))
+devrt.clear_backends()
+devrt.config.update("cuda_visible_devices", "0,2")
+print(sums(devrt.devices("cuda")))
+os._exit(0)
+"""
+
 PIPELINE = (
     START
     + """
@@ -279,3 +313,11 @@ def test_a_result_of_what_was_copied_from_a_lost_device_says_so_itself(computed)
 
 def test_a_loss_before_the_first_program_leaves_the_others_theirs():
     assert lines_of(FIRST) == ["[2 2 2 2]", "cuda:0"]
+
+
+@pytest.mark.parametrize("closes", [True, False])
+def test_a_client_in_the_same_process_works_where_it_leaves_the_lost_device_out(closes):
+    first, *refused, given, configured = lines_of(LEFT_OUT.replace("CLOSES", str(closes)))
+    assert first == "([0, 1, 2], [8.0, 8.0, 8.0])"
+    assert refused == ["cuda:1", "True True", "True"]
+    assert given == configured == "([0, 2], [8.0, 8.0])"
