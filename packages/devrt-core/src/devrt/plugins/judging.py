@@ -29,8 +29,8 @@ _ASK = ("mock", "use_mock_gpu_client", "mock_gpu_topology")  # as jaxlib and JAX
 
 def asks_for_simulated(options: Mapping[str, Any], platform: str) -> bool:
     """Return whether a client's options, given by a call, request simulated devices."""
-    if options.get("mock") is False:
-        return False
+    if options.get("mock") is False:  # with a topology it is the client's to refuse, GPUs or not
+        return bool(options.get("mock_gpu_topology"))
     return any(options.get(name) for name in (*_ASK, f"{platform}_mock"))
 
 
