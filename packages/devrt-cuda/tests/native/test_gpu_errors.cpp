@@ -121,11 +121,11 @@ TEST_CASE(gpu_memory_and_devices_that_are_gone) {
   devrt_simulator_lose(0);
   check_error(
       "a lost device", [&] { (void)fetch(*client, *lost); }, kDataLoss, "copy_from_device",
-      "cuda:0", "close its client");
+      "cuda:0", "client without it");
   for (const auto& action : std::vector<std::function<void()>>{
            [&] { raise_if_error(put(*client, memory_of(*client), values)->ready().wait()); },
            [&] { (void)kernel(*client, 0, "fill"); }}) {
-    check_error("what follows", action, kDataLoss, "use", "cuda:0", "close its client");
+    check_error("what follows", action, kDataLoss, "use", "cuda:0", "client without it");
   }
   CHECK(fetch(*client, *good) == values);  // the other goes on
   CHECK(fetch(*client, *put(*client, memory_of(*client, 1), values)) == values);

@@ -16,7 +16,6 @@ from devrt import hardware
 from devrt._support.record import record
 from devrt.contract import options_with_job
 from devrt.errors import (
-    DeviceLostError,
     DevrtError,
     ForkedError,
     PluginContractError,
@@ -162,8 +161,6 @@ class GpuPlatform:
             client = _native_client(native, driver, joined, options, context.memory_kinds)
             if mock:
                 self._check_simulated(client)
-        except DeviceLostError as error:
-            raise self._without_lost(error) from None
         except DevrtError as error:
             if allowed is None and error.code is not StatusCode.UNAVAILABLE:
                 raise
@@ -171,15 +168,6 @@ class GpuPlatform:
         _first_used.setdefault(self.name, os.getpid())
         self._remember(client, options, nodes)
         return client
-
-    def _without_lost(self, error: DeviceLostError) -> DeviceLostError:
-        """Return the error that says how to make a client beside a device that is lost."""
-        msg = (
-            f"{error.message} A client of the other devices can be made: give their numbers by the "
-            f"driver (device.local_hardware_id) as the option {self.name}_visible_devices or "
-            "allowed_devices. The device itself may work again in another process."
-        )
-        return DeviceLostError(msg, code=error.code, **error.data)
 
     def _native_module(self) -> Any:
         """Return the native module, whose client has what the platform gives it."""

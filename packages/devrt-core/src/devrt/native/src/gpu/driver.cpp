@@ -240,7 +240,10 @@ Status Driver::status(Result result, const char* operation, const std::string& d
                         " (" + std::to_string(result) + "): " + (text ? text : "no words for it") +
                         ".";
   if (code == StatusCode::kDataLoss) {
-    message += " The device takes no more work in this process: close its client.";
+    message +=
+        " The device takes no more work in this process: make a new client without it (option " +
+        native::platform().name +
+        "_visible_devices or allowed_devices, by the driver's numbers), or start again.";
   }
   return Status(code, std::move(message)).during(operation).on(device);
 }
