@@ -16,6 +16,7 @@ from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading import api_version
 from devrt.plugins.loading.faults import contract_error, disagreement
 from devrt.plugins.loading.guarded_traits import guarded
+from devrt.plugins.loading.option_specs import check_options
 from devrt.plugins.loading.plugin import Plugin
 from devrt.records import (
     ClientFactory,
@@ -209,6 +210,7 @@ def check_fields(ref: PluginRef, record: Any) -> None:
         value = getattr(record, name, _UNSET)
         if value is not _UNSET and not is_valid(value):
             raise contract_error(ref, f"{type(record).__name__}.{name} cannot be {value!r}")
+    check_options(ref, getattr(record, "options", ()))
 
 
 def check_platforms(ref: PluginRef, plugin: Plugin) -> None:
