@@ -319,7 +319,10 @@ def test_a_plugin_whose_option_clashes_is_broken(plugins):
     one, two = runtime.plugins.candidates()
     assert one.state == Available()
     assert two.state.phase == "contract"
-    assert "'shared' is declared twice" in two.state.reason
+    words = "option 'shared' is declared otherwise by plugin fake-one 1.0, which was loaded before"
+    assert words in two.state.reason
+    assert "(type: 'int' there, 'str' here)" in two.state.reason
+    assert "leave one plugin out" in two.state.remedy
     assert runtime.config.spec("shared") == OptionSpec(name="shared", type=int)
 
 

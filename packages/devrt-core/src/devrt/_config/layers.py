@@ -106,26 +106,25 @@ class Config:
         self._check_keys = check_keys
         self._generation = 0
         self._lock = threading.Lock()
-        for spec in CORE_OPTIONS:
-            self.define(spec)
+        self.define(*CORE_OPTIONS)
         if names_a_guard(self._environ):
             Config.guards_are_set = True
 
-    def define(self, spec: OptionSpec) -> None:
-        """Add an option. Defining an equal one again does nothing.
+    def define(self, *specs: OptionSpec) -> None:
+        """Add options, or none where one is refused. Defining an equal one again does nothing.
 
         Raises
         ------
         ConfigError
             If another option of that name exists.
         """
-        known = self._specs.setdefault(spec.name, spec)
-        if known != spec:
-            msg = (
-                f"option {spec.name!r} is declared twice, differently: {known} and {spec}. "
-                "Rename one of them."
-            )
-            raise ConfigError(msg, option=spec.name)
+        with self._lock:
+            for spec in specs:
+                if (known := self._specs.get(spec.name, spec)) != spec:
+                    both = f"{known} and {spec}. Rename one of them."
+                    msg = f"option {spec.name!r} is declared twice, differently: {both}"
+                    raise ConfigError(msg, option=spec.name)
+            self._specs.update((s.name, s) for s in specs if s.name not in self._specs)
 
     def when_unknown(
         self,

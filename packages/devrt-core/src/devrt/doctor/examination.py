@@ -8,6 +8,7 @@ from collections.abc import Callable, Sequence
 from typing import Any
 
 from devrt.compiling.xla_cpu_engines import engine_named
+from devrt.doctor.option_clashes import with_clashes
 from devrt.doctor.unread import as_far_as_known
 from devrt.errors import ConfigError, DevrtError, PluginError
 from devrt.plugins import (
@@ -137,7 +138,7 @@ def examine(
     reports = probe(plans)
     meant = [plan for plan in wanted if _is_meant(plan, names, reports.get(plan.ref))]
     more = [plan for plan in meant if plan not in plans]
-    reports |= probe(more)
+    reports = with_clashes(refs, reports | probe(more))
     plans = [next((p for p in more if p.ref == plan.ref), plan) for plan in plans]
     examined = tuple(
         _judged(runtime, plan, reports.get(plan.ref))

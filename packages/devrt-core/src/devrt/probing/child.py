@@ -157,7 +157,7 @@ def _examine_plugin(
     facts = _records_of(plugin, factory)
     if factory is None:
         return facts
-    options, facts["refused"] = _options(factory, request["options"])
+    options, facts["refused"] = _options(plugin, factory, request["options"])
     reporter.say(phase="probe")
     is_simulated = factory.simulates and registry.is_simulated(ref)
     state: Any = SIMULATED if is_simulated else factory.probe()
@@ -190,16 +190,21 @@ def _is_set(given: Mapping[str, Any]) -> Callable[[str], bool]:
     return is_set
 
 
-def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str, Any], list[str]]:
+def _options(
+    plugin: Plugin, factory: ClientFactory, given: Mapping[str, Any]
+) -> tuple[dict[str, Any], list[str]]:
     """Return the values of a platform's options, and what is wrong with those that are refused."""
     from devrt._config.layers import Config
     from devrt.errors import ConfigError
+    from devrt.plugins.loading.option_clashes import clash_error
 
     # The parent's environment and folder are this process's, and it knows every plugin's options.
     config = Config(check_keys=False)
     values, refused = {}, []
-    for spec in factory.options:
-        config.define(spec)
+    try:
+        config.define(*factory.options)
+    except ConfigError as error:
+        raise clash_error(plugin, config.spec(error.data["option"]), ()) from error
     for spec in factory.options:
         try:
             values[spec.name] = given.get(spec.name, config.read(spec.name))
@@ -209,6 +214,8 @@ def _options(factory: ClientFactory, given: Mapping[str, Any]) -> tuple[dict[str
 
 
 def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]:
+    from devrt.plugins.loading.option_clashes import declaration, options_of
+
     facts: dict[str, Any] = {
         "memory_kinds": [f"{kind.platform}:{kind.kind}" for kind in plugin.memory_kinds],
         "topologies": [topology.platform for topology in plugin.topologies],
@@ -224,6 +231,7 @@ def _records_of(plugin: Plugin, factory: ClientFactory | None) -> dict[str, Any]
             "experimental": bool(factory.experimental),
             "fail_quietly": bool(factory.fail_quietly),
             "options": [spec.name for spec in factory.options],
+            "declared": {spec.name: declaration(spec) for spec in options_of(plugin)},
         }
     return facts
 

@@ -29,7 +29,7 @@ from devrt.plugins import (
     select,
 )
 from devrt.plugins.judging import asks_for_simulated
-from devrt.plugins.loading.faults import contract_error
+from devrt.plugins.loading.option_clashes import clash_error, options_of
 from devrt.probing.preflight import Preflight
 from devrt.runtime.choice import (
     Find,
@@ -379,13 +379,12 @@ class Runtime:
                     self.plugins.load(ref)
 
     def _declare_options(self, plugin: Plugin) -> None:
-        """Make a plugin's options known; `PluginContractError` if one is there or not valid."""
-        for factory in plugin.clients:
-            for spec in factory.options:
-                try:
-                    self.config.define(spec)
-                except ConfigError as error:
-                    raise contract_error(plugin.ref, error.message.rstrip(".")) from error
+        """Make a plugin's options known; `PluginContractError` if one is there, and another."""
+        try:
+            self.config.define(*options_of(plugin))
+        except ConfigError as error:
+            known = self.config.spec(error.data["option"])
+            raise clash_error(plugin, known, self.plugins.loaded()) from error
 
     def _why_absent(self, option: str) -> str:
         """Return whose option a name is and why that is not loaded; empty if it is nobody's."""

@@ -10,11 +10,14 @@ from typing import Any
 
 from devrt._support.record import replaced
 from devrt.errors import PluginContractError
+from devrt.plugins.discovery.installed import installed_plugins
 from devrt.plugins.discovery.refs import PluginRef
 from devrt.plugins.loading.load import load_plugin
 from devrt.plugins.loading.manifest import BackendManifest
+from devrt.plugins.loading.option_clashes import clash, declaration
 from devrt.plugins.loading.plugin import Plugin
 from devrt.plugins.registry import PluginRegistry
+from devrt.probing.isolated import Level, ProbeRequest, probe_all
 from devrt.records import Available, ClientFactory, DoctorFinding, Unavailable
 from devrt.testing.conformance.case import case
 from devrt.testing.conformance.clock import clock
@@ -29,6 +32,7 @@ REFUSED += "supported, is refused"
 _IMPORT = 0.010  # seconds of a processor
 _WAITING = 0.500  # seconds by the clock: files are read slowly on a busy machine
 _PROBE_SECONDS = 0.5
+_OTHER_SECONDS = 20.0  # for another plugin, which may hang
 _TRIES = 6  # a right plugin needs one or two, unless the machine is busy
 
 _TIMED = """
@@ -168,6 +172,23 @@ def hooks_return_records(subject: Subject) -> None:
     found = plugin.findings() if plugin.findings is not None else ()
     for finding in found:
         expect(isinstance(finding, DoctorFinding), expected="DoctorFinding", came=type(finding))
+
+
+@case("load", "none of its options is declared otherwise by another plugin that is installed",
+      contract="hooks: an option that devrt itself or another plugin declares otherwise makes the "
+      "plugin that is loaded second broken", deadline=60.0)  # fmt: skip
+def options_clash_with_none(subject: Subject) -> None:
+    own = {spec.name: declaration(spec) for spec in subject.backend.factory.options}
+    require(own, "it declares no options")
+    others = [ref for ref in installed_plugins() if ref.module and ref != subject.reference]
+    requests = [ProbeRequest(ref, Level.LOAD, _OTHER_SECONDS) for ref in others]
+    found = [
+        clash(name, f"plugin {ref}", theirs, own[name])
+        for ref, report in zip(others, probe_all(requests), strict=True)
+        for name, theirs in report.facts.get("declared", {}).items()
+        if name in own
+    ]
+    expect_equal([what for what in found if what], [], "options that are declared differently")
 
 
 @case("load", "it describes itself for reports in words", contract="ClientFactory.describe")
