@@ -20,7 +20,9 @@ A backend's classes derive from those of `devrt.contract`, or are native classes
 `Client.register(...)` and its like. "needed" members have no default. A class that derives from
 these may leave out the others; to a registered class that lacks them devrt gives the defaults. A
 class without a needed member is refused with one error that names all of them: when it is
-registered, or, for one that derives, when the client is made.
+registered, or, for one that derives, when the client is made: every class of your package that is
+there by then and that no other derives from. A base that is abstract on purpose has an abstract
+member of its own, or derives from `abc.ABC` too.
 
 [writing a backend](writing-a-backend.md) says what else a backend has; the full descriptions are in
 the [reference](../reference/contract.md). This page is written by `tools/contract_page.py`.

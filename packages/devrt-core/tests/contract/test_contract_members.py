@@ -162,6 +162,51 @@ def test_one_error_names_the_members_of_all_classes(plugins, tmp_path):
     assert all(words in finding.message for words in ALL)
 
 
+LATER = """
+from devrt.contract import Buffer, LoadedExecutable
+
+class MyBuffer(Buffer):
+    shape = dtype = memory = device = None
+
+    def delete(self): ...
+class MyExecutable(LoadedExecutable):
+    name = client = None
+"""
+BASES = """
+import abc
+from devrt.contract import Buffer, LoadedExecutable
+
+class OnPurpose(Buffer, abc.ABC): ...
+class WithItsOwn(LoadedExecutable):
+    @abc.abstractmethod
+    def load(self): ...
+"""
+
+
+def test_classes_that_a_client_needs_later_are_seen_when_it_is_made(plugins, tmp_path):
+    plugins.add("one", extra=LATER)
+    words = (
+        "of its classes, MyBuffer (Buffer) lacks __array__, block_until_ready, clone, "
+        "copy_to_memory, is_deleted, is_ready, on_device_size_in_bytes, unsafe_buffer_pointer; "
+        "MyExecutable (LoadedExecutable) lacks delete, execute, "
+    )
+    with plugins.runtime() as runtime:
+        for _ in range(2):
+            with pytest.raises(BackendInitializationError) as caught:
+                runtime.get_backend("one")
+            assert words in str(caught.value)
+            assert caught.value.phase == "client"
+        report = diagnose(runtime=runtime, root=tmp_path)
+    (finding,) = (each for each in report.findings if each.code == "plugin-contract")
+    assert words in finding.message
+
+
+def test_a_base_that_is_abstract_on_purpose_is_none_of_them(plugins):
+    plugins.add("one", extra=BASES)
+    with plugins.runtime() as runtime:
+        assert runtime.get_backend("one").device_count() == 2
+
+
 def test_another_type_error_stays_what_it_is(plugins):
     plugins.add("one", make="raise TypeError('not so')")
     with pytest.raises(BackendInitializationError, match="TypeError: not so"):

@@ -6,6 +6,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from devrt.contract import Client, Device, Memory
+from devrt.contract.incomplete import incomplete_classes
 from devrt.plugins.discovery.refs import PluginRef
 
 __all__ = ["problem_of"]
@@ -23,7 +24,12 @@ def problem_of(ref: PluginRef, client: Any) -> str:
             f"{ref.platform!r}; the two must be the same"
         )
     devices = client.devices()
-    return _of_devices(devices) or _of_members(client, devices) or _of_client(client, devices)
+    return (
+        _of_devices(devices)
+        or _of_members(client, devices)
+        or _of_client(client, devices)
+        or _of_classes(ref)
+    )
 
 
 def _of_devices(devices: Sequence[Any]) -> str:
@@ -70,3 +76,9 @@ def _of_client(client: Client, devices: Sequence[Device]) -> str:
     if client.device_count() != len(devices):
         return f"device_count() is {client.device_count()}, and devices() has {len(devices)}"
     return ""
+
+
+def _of_classes(ref: PluginRef) -> str:
+    """Return what is wrong with classes that a client needs later, such as its buffers'."""
+    incomplete = incomplete_classes(ref.module)
+    return f"of its classes, {incomplete}" if incomplete else ""
