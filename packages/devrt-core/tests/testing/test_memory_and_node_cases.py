@@ -83,6 +83,26 @@ def test_a_look_that_waits_is_found(plugins, look):
     assert found.status.is_failure == bool(look)
 
 
+STATISTICS = ("memory.statistics_follow_buffers", "memory.deleting_twice",
+              "memory.out_of_memory_leaves_nothing")  # fmt: skip
+
+
+@pytest.mark.parametrize("case", STATISTICS)
+@pytest.mark.parametrize("stats", ["{}", "{'num_allocs': 1}", "{'bytes_in_use': '0'}", "5"])
+def test_statistics_without_bytes_in_use_are_a_failure(plugins, stats, case):
+    make = f"AcmeDevice.memory_stats = lambda self: {stats}; return Slow(1)"
+    found = result(plugins, case, make)
+    assert found.status is Status.FAILED, found.reason
+    assert "with an integer for bytes_in_use, or None" in found.expected
+
+
+def test_a_device_may_have_no_statistics(plugins):
+    make = "AcmeDevice.memory_stats = lambda self: None; return Slow(1)"
+    found = result(plugins, "memory.statistics_follow_buffers", make)
+    assert found.status is Status.NOT_APPLICABLE
+    assert found.reason.endswith("memory_stats() is None")
+
+
 REFUSALS = {
     "a crash": ("raise AttributeError('module has no attribute __version__')", Status.FAILED),
     "an error of another thing": ("raise InvalidArgumentError('no such card.')", Status.FAILED),

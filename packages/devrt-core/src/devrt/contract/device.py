@@ -125,7 +125,8 @@ class Device(metaclass=Contract):
     def memory_stats(self) -> dict[str, int] | None:
         """Return counts and bytes of the device's memories, keyed as JAX keys them.
 
-        None only where a plugin that devrt did not write has no statistics.
+        ``bytes_in_use`` is always among them. None, and no empty mapping, where a plugin that devrt
+        did not write has no statistics.
         """
 
     def mark_peak_bytes(self) -> int | None:

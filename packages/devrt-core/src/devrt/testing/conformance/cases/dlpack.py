@@ -17,7 +17,14 @@ from devrt.testing.conformance.expect import (
     not_applicable,
     require,
 )
-from devrt.testing.conformance.material import DELETED, bytes_in_use, is_held, put, values
+from devrt.testing.conformance.material import (
+    DELETED,
+    bytes_in_use,
+    is_held,
+    put,
+    statistics,
+    values,
+)
 from devrt.testing.conformance.subject import Subject
 
 EXPORT = "Buffer.__dlpack__: return the data as a DLPack capsule"
@@ -110,7 +117,7 @@ def dlpack_views_are_right(subject: Subject) -> None:
 def dlpack_views_outlive_the_buffer(subject: Subject) -> None:
     _read_by_numpy(subject)
     gc.collect()
-    has_statistics = subject.device.memory_stats() is not None
+    has_statistics = statistics(subject.device) is not None
     before = bytes_in_use(subject.device) if has_statistics else 0
     wanted = np.arange(1 << 16, dtype=np.int32)
     buffer = put(subject, wanted, subject.device)

@@ -16,6 +16,7 @@ from devrt.testing.conformance.material import (
     memories,
     other_client,
     put,
+    statistics,
 )
 from devrt.testing.conformance.subject import Subject
 
@@ -100,7 +101,7 @@ def _are_live(came: list[Buffer], expected: list[Buffer], what: str) -> None:
     "memory",
     "statistics count what lives and forget what has gone",
     contract="Device.memory_stats: counts and bytes of the device's memories, keyed as JAX keys "
-    "them.",
+    "them. bytes_in_use is always among them.",
 )
 def statistics_follow_buffers(subject: Subject) -> None:
     device = subject.devices[-1]
@@ -110,7 +111,7 @@ def statistics_follow_buffers(subject: Subject) -> None:
     ]
     during = bytes_in_use(device) - before
     expect(during >= 3 * MIB, expected="3 MiB more in use", came=f"{during} bytes")
-    peak = (device.memory_stats() or {}).get("peak_bytes_in_use")
+    peak = (statistics(device) or {}).get("peak_bytes_in_use")
     if peak is not None:
         expect(peak >= before + during, expected=f"a peak of {before + during}", came=str(peak))
     buffers.pop().delete()
@@ -123,7 +124,7 @@ def statistics_follow_buffers(subject: Subject) -> None:
 
 
 def _no_number_is_negative(device: Device) -> None:
-    for name, number in (device.memory_stats() or {}).items():
+    for name, number in (statistics(device) or {}).items():
         is_count = isinstance(number, int) and number >= 0
         expect(is_count, expected=f"{name} as a count", came=repr(number))
 
@@ -196,7 +197,7 @@ def size_on_the_device(subject: Subject) -> None:
 )
 def size_that_no_memory_has(subject: Subject) -> None:
     device = subject.device
-    stats, live = device.memory_stats(), len(subject.client.live_buffers())
+    stats, live = statistics(device), len(subject.client.live_buffers())
     for shape in ((1 << 60,), (1 << 30, 1 << 30)):
         endless = np.broadcast_to(np.uint8(1), shape)
         try:
@@ -218,7 +219,7 @@ def size_that_no_memory_has(subject: Subject) -> None:
 )
 def out_of_memory_leaves_nothing(subject: Subject) -> None:
     device = subject.device
-    stats = device.memory_stats() or {}
+    stats = statistics(device) or {}
     limit = int(stats.get("bytes_limit", 0))
     require(limit > 0, "the device's statistics have no bytes_limit")
     live = len(subject.client.live_buffers())
@@ -241,7 +242,7 @@ def out_of_memory_leaves_nothing(subject: Subject) -> None:
 )
 def filled_memory_is_of_use_again(subject: Subject) -> None:
     device = subject.device
-    limit = int((device.memory_stats() or {}).get("bytes_limit", 0))
+    limit = int((statistics(device) or {}).get("bytes_limit", 0))
     require(limit > 0, "the device's statistics have no bytes_limit")
     require(limit <= _MOST_FILLED, f"its {limit} bytes are more than a case fills: use simulated")
     bound_address_space()
@@ -283,7 +284,7 @@ def _nothing_remains(
     expect_equal(len(subject.client.live_buffers()), live, "live buffers after the error")
     for name in ("bytes_in_use", "bytes_reserved"):
         if stats and name in stats:
-            came = (device.memory_stats() or {}).get(name)
+            came = (statistics(device) or {}).get(name)
             expect_equal(came, stats[name], f"{name} after the error")
     expect_equal(put(subject, X, device), X, "a value put after the error")
 
