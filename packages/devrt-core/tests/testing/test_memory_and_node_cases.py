@@ -117,3 +117,66 @@ def test_only_a_typed_refusal_means_that_there_are_no_several_processes(plugins,
     make = f"if 'num_nodes' in context.options: {refusal}\n    return AcmeClient(1)"
     found = result(plugins, "distributed.devices_of_all_processes", make, "acme")
     assert found.status is (failed or Status.NOT_APPLICABLE), (found.came, found.reason)
+
+
+MOCK = """
+if context.options.get('num_nodes') not in (None, 2):
+    raise InvalidArgumentError('num_nodes is 3, and the simulated devices are of 2 nodes.')
+if 'num_nodes' in context.options and context.options['distributed_client'] is None:
+    raise InternalError('nobody to share devices with')
+return OfNodes(context.options.get('node_id', 0), NODES)
+"""
+OF_NODES = (
+    ACME
+    + """
+from devrt.errors import InvalidArgumentError as Refused
+
+class Elsewhere(AcmeDevice):
+    process_index = property(lambda self: self._number)
+    local_hardware_id = property(lambda self: None)
+
+    def addressable_memories(self):
+        return [] if self._number != self._client._node else super().addressable_memories()
+
+class OfNodes(AcmeClient):
+    platform = "acme"
+
+    def __init__(self, node, nodes):
+        self._node = node
+        super().__init__(nodes)
+        self._devices = [Elsewhere(self, number) for number in range(nodes)]
+
+    def process_index(self):
+        return self._node
+
+    def devices(self):
+        return list(self._devices)
+
+    def local_devices(self):
+        return [self._devices[self._node]]
+
+    def buffer_from_pyval(self, argument, device=None, *given, **named):
+        if device is not None and device is not self._devices[self._node]:
+            raise Refused("the device is of another process")
+        return super().buffer_from_pyval(argument, device, *given, **named)
+
+NODES = {nodes}
+"""
+)
+
+
+@pytest.mark.parametrize(
+    ("nodes", "reason"),
+    [
+        (2, ""),
+        (1, "its factory makes no clients of 3 processes: InvalidArgumentError: num_nodes is 3"),
+        (9, "its options describe devices of 9 processes; a case starts 8"),
+    ],
+)
+def test_simulated_nodes_say_of_how_many_processes_the_devices_are(plugins, nodes, reason):
+    make = textwrap.dedent(MOCK).replace("\n", "\n    ")
+    plugins.add("acme", extra=OF_NODES.replace("{nodes}", str(nodes)), make=make)
+    (found,) = conform("acme@fake-acme", cases=["distributed.devices_of_all_processes"]).results
+    wanted = Status.NOT_APPLICABLE if reason else Status.PASSED
+    assert found.status is wanted, (found.came, found.reason)
+    assert found.reason.startswith(reason)

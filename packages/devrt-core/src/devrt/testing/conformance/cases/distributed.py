@@ -12,7 +12,13 @@ from multiprocessing.managers import BaseManager
 from typing import Any
 
 from devrt.testing.conformance.case import case
-from devrt.testing.conformance.expect import Failure, expect, expect_equal, not_applicable
+from devrt.testing.conformance.expect import (
+    Failure,
+    expect,
+    expect_equal,
+    not_applicable,
+    require,
+)
 from devrt.testing.conformance.material import in_process, together
 from devrt.testing.conformance.store import METHODS, Store
 from devrt.testing.conformance.subject import Subject
@@ -20,6 +26,7 @@ from devrt.testing.conformance.subject import Subject
 DEVICES = "Client.devices: every device of every process, ordered by id"
 LOCAL = "Client.local_devices: the devices that this process addresses, ordered by id"
 NODES = 3
+_MOST_NODES = 8
 
 
 @contextlib.contextmanager
@@ -88,18 +95,28 @@ again.close()
 """
 
 
+_COUNTED = """
+client = subject.make_client()
+print(1 + max(device.process_index for device in client.devices()), flush=True)
+client.close()
+"""
+
+
 def _nodes(subject: Subject) -> list[dict[str, Any]]:
     """Return what each of several processes has seen.
 
     Not applicable where there are none, as the factory of each says by a typed refusal: a factory
     that breaks makes no clients either.
     """
-    came = _answers(subject)
+    came = _answers(subject, NODES)
+    if _are_all_refused(came) and (configured := _configured(subject)) not in (1, NODES):
+        came = _answers(subject, configured)
     refusals = [each for each in came if "refused" in each]
-    if len(refusals) == NODES and all(each["is_typed"] for each in refusals):
-        not_applicable(f"its factory takes no num_nodes: {refusals[0]['refused']}")
+    if _are_all_refused(came):
+        why = refusals[0]["refused"]
+        not_applicable(f"its factory makes no clients of {len(came)} processes: {why}")
     if refusals:
-        wanted = f"clients of {NODES} processes; or in each UnimplementedError, or "
+        wanted = f"clients of {len(came)} processes; or in each UnimplementedError, or "
         wanted += "InvalidArgumentError that names num_nodes"
         raise Failure(wanted, f"{len(refusals)} refusals: {refusals[0]['refused']}")
     if all(each.get("index") == 0 for each in came):
@@ -107,18 +124,31 @@ def _nodes(subject: Subject) -> list[dict[str, Any]]:
     return came
 
 
+def _are_all_refused(came: list[dict[str, Any]]) -> bool:
+    return all("refused" in each and each["is_typed"] for each in came)
+
+
+@functools.cache
+def _configured(subject: Subject) -> int:
+    """Return of how many processes the devices are that its options describe, as simulated ones."""
+    count = int(in_process(subject, _COUNTED, 40, has_client=False))
+    found = f"its options describe devices of {count} processes; a case starts {_MOST_NODES}"
+    require(count <= _MOST_NODES, found)
+    return count
+
+
 @functools.cache  # the cases look at one run
-def _answers(subject: Subject) -> list[dict[str, Any]]:
-    came: list[dict[str, Any]] = [{} for _ in range(NODES)]
+def _answers(subject: Subject, nodes: int) -> list[dict[str, Any]]:
+    came: list[dict[str, Any]] = [{} for _ in range(nodes)]
     with _served_store() as (port, key):
 
         def run(node: int) -> None:
-            facts = f"PORT, KEY, NODE, NODES = {port}, {key.encode()!r}, {node}, {NODES}\n"
+            facts = f"PORT, KEY, NODE, NODES = {port}, {key.encode()!r}, {node}, {nodes}\n"
             out = in_process(subject, facts + _NODE + _DESCRIBED, 40, has_client=False)
             lines = out.splitlines()
             came[node] = json.loads(lines[-1]) if lines else {}
 
-        together(run, NODES, 50)
+        together(run, nodes, 50)
     return came
 
 
@@ -126,7 +156,7 @@ def _answers(subject: Subject) -> list[dict[str, Any]]:
       deadline=60)  # fmt: skip
 def devices_of_all_processes(subject: Subject) -> None:
     came = _nodes(subject)
-    expect_equal([each["index"] for each in came], list(range(NODES)), "process_index()")
+    expect_equal([each["index"] for each in came], list(range(len(came))), "process_index()")
     for each in came:
         expect_equal(each["devices"], came[0]["devices"], "devices(), in each process")
         expect_equal(each["count"], len(each["devices"]), "device_count()")
