@@ -14,7 +14,7 @@ from click.testing import CliRunner
 from devrt._config.layers import Config
 from devrt.cli import main
 from devrt.errors import InvalidArgumentError
-from devrt.testing.conformance import Report, Status, Worker, all_cases, conform, runner
+from devrt.testing.conformance import Report, Status, Worker, all_cases, clock, conform
 from devrt.testing.conformance.cases.memory import bound_address_space
 
 pytest.importorskip("devrt_acme", reason="needs the example backend")
@@ -177,7 +177,7 @@ def test_a_child_that_waited_for_a_processor_has_as_much_more_time(plugins, monk
     queued = itertools.count(0, 60)
     with Worker(spoil(plugins, "time.sleep(2)")) as worker:
         run(worker, BEFORE)
-        monkeypatch.setattr(runner, "queued_by", lambda process: next(queued))
+        monkeypatch.setattr(clock, "queued_by", lambda process: {process: next(queued)})
         assert run(worker, SPOILED, deadline=0.5).status is Status.PASSED
 
 

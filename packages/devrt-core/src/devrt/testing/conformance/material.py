@@ -128,8 +128,11 @@ def other_client(subject: Subject) -> Iterator[Client]:
         client.close()
 
 
-def together(work: Callable[[int], None], count: int, timeout: float = 25.0) -> None:
-    """Call a function with 0 to ``count`` - 1, each in a thread; raise what one raised."""
+def together(work: Callable[[int], None], count: int, timeout: float | None = 25.0) -> None:
+    """Call a function with 0 to ``count`` - 1, each in a thread; raise what one raised.
+
+    ``timeout`` is None where each call has a limit of its own.
+    """
     failures: list[BaseException] = []
 
     def guarded(number: int) -> None:
@@ -146,7 +149,7 @@ def together(work: Callable[[int], None], count: int, timeout: float = 25.0) -> 
     if failures:
         raise failures[0]
     is_done = not any(thread.is_alive() for thread in threads)
-    expect(is_done, expected=f"{count} threads that end", came=f"one that hangs for {timeout:g} s")
+    expect(is_done, expected=f"{count} threads that end", came=f"one that hangs for {timeout} s")
 
 
 _CHILD = """

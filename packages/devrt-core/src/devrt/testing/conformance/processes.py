@@ -3,13 +3,19 @@
 from __future__ import annotations
 
 import json
+import signal
 import subprocess
 import sys
 from typing import Any, NamedTuple
 
+from devrt.testing.conformance.clock import Queueing
 from devrt.testing.conformance.expect import Failure, expect
 
 __all__ = ["Ended", "answer_of", "run_program"]
+
+
+_PRINTS_ITS_STACKS = 2.0  # seconds
+_LONGEST = 500  # characters of each part that a failure shows
 
 
 class Ended(NamedTuple):
@@ -28,10 +34,12 @@ class Ended(NamedTuple):
 def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
     """Run a program to its end, which is a failure of the case if it does not come in time.
 
-    It stays in the group of the case's process, with which it is ended at the case's deadline.
+    For as long as a busy machine let it wait for a processor, it has more time. The failure has
+    what it printed, and where it was. It stays in the group of the case's process, with which it is
+    ended at the case's deadline.
     """
     with subprocess.Popen(
-        [sys.executable, "-P", "-c", code, *arguments],
+        [sys.executable, "-X", "faulthandler", "-P", "-c", code, *arguments],
         stdin=subprocess.DEVNULL,
         stdout=subprocess.PIPE,
         stderr=subprocess.PIPE,
@@ -39,12 +47,42 @@ def run_program(code: str, *arguments: str, timeout: float = 25.0) -> Ended:
         errors="replace",
     ) as child:
         try:
-            out, err = child.communicate(timeout=timeout)
-        except subprocess.TimeoutExpired:
-            raise Failure("a process that ends", f"one that runs after {timeout:g} s") from None
+            out, err = _until_the_end(child, timeout)
         finally:
             child.kill()
     return Ended(child.returncode, out, err)
+
+
+def _until_the_end(child: subprocess.Popen[str], timeout: float) -> tuple[str, str]:
+    """Return what a program printed until it ended; the failure of one that does not has it too."""
+    queueing, seconds = Queueing(child.pid), timeout
+    while seconds:
+        try:
+            return child.communicate(timeout=seconds)
+        except subprocess.TimeoutExpired:
+            seconds = queueing.more()
+    child.send_signal(signal.SIGABRT)  # Python prints the stack of each thread, and ends
+    out, err = _rest(child)
+    words, _, stacks = err.partition("Fatal Python error")
+    parts = {
+        "it printed": out.strip()[-_LONGEST:],
+        "its last words": words.strip()[-_LONGEST:],
+        "it was in": stacks[max(stacks.find("Current thread"), 0) :].strip()[:_LONGEST],
+    }
+    shown = "".join(f"; {what}: {text}" for what, text in parts.items() if text)
+    raise Failure("a process that ends", f"one that runs after {timeout:g} s{shown}")
+
+
+def _rest(child: subprocess.Popen[str]) -> tuple[str, str]:
+    """Return what a program has printed, also where what it started keeps the pipes open."""
+    try:
+        return child.communicate(timeout=_PRINTS_ITS_STACKS)
+    except subprocess.TimeoutExpired as late:
+        return _text(late.output), _text(late.stderr)
+
+
+def _text(output: str | bytes | None) -> str:
+    return output.decode(errors="replace") if isinstance(output, bytes) else output or ""
 
 
 def answer_of(code: str, *arguments: str, timeout: float = 25.0) -> Any:

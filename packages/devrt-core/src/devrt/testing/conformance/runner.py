@@ -23,7 +23,7 @@ from devrt.probing.starting import start
 from devrt.testing.conformance.case import Case, check_level
 from devrt.testing.conformance.cases import all_cases, library_cases
 from devrt.testing.conformance.cases.latency import budget
-from devrt.testing.conformance.clock import queued_by
+from devrt.testing.conformance.clock import Queueing
 from devrt.testing.conformance.report import CaseResult, Report, Status
 from devrt.testing.conformance.subject import find_subject
 from devrt.testing.conformance.surroundings import environment_facts, init_timeout, subject_facts
@@ -34,7 +34,6 @@ __all__ = ["Worker", "chosen_cases", "conform"]
 _START = 60.0  # seconds in which a child begins, on a machine that is busy
 _CLIENT = 120.0
 _DESCRIBE = 60.0
-_LEAST_QUEUED = 0.1
 _LEAVE = 5.0  # seconds in which a child that has nothing to do ends
 
 
@@ -114,14 +113,13 @@ class _Child:
 
     def _phase_ends(self, seconds: float) -> bool:
         """Listen until the phase that the child is in ends; return False if it is late."""
-        replies, phase, queued = self.replies, self.replies.phase, queued_by(self.process.pid)
+        replies, phase, queueing = self.replies, self.replies.phase, Queueing(self.process.pid)
         while not self._listener.listen(
             seconds, lambda: replies.result is not None or replies.phase != phase
         ):
             # For as long as a busy machine let it wait for a processor, the child has more time.
-            before, queued = queued, queued_by(self.process.pid)
-            seconds = queued - before
-            if seconds < _LEAST_QUEUED:
+            seconds = queueing.more()
+            if not seconds:
                 return False
         return True
 

@@ -27,6 +27,7 @@ DEVICES = "Client.devices: every device of every process, ordered by id"
 LOCAL = "Client.local_devices: the devices that this process addresses, ordered by id"
 NODES = 3
 _MOST_NODES = 8
+_LONGEST = 600  # characters of what came of one process
 
 
 @contextlib.contextmanager
@@ -140,15 +141,23 @@ def _configured(subject: Subject) -> int:
 @functools.cache  # the cases look at one run
 def _answers(subject: Subject, nodes: int) -> list[dict[str, Any]]:
     came: list[dict[str, Any]] = [{} for _ in range(nodes)]
+    failures: dict[int, Failure] = {}
     with _served_store() as (port, key):
 
         def run(node: int) -> None:
             facts = f"PORT, KEY, NODE, NODES = {port}, {key.encode()!r}, {node}, {nodes}\n"
-            out = in_process(subject, facts + _NODE + _DESCRIBED, 40, has_client=False)
+            try:
+                out = in_process(subject, facts + _NODE + _DESCRIBED, 40, has_client=False)
+            except Failure as failure:
+                failures[node] = failure
+                return
             lines = out.splitlines()
             came[node] = json.loads(lines[-1]) if lines else {}
 
-        together(run, nodes, 50)
+        together(run, nodes, None)
+    if failures:  # of one that fails others may wait: what each did belongs together
+        each = [f"process {n}: {failures[n].came[:_LONGEST]}" for n in sorted(failures)]
+        raise Failure(f"{nodes} processes that end well", "; ".join(each))
     return came
 
 
