@@ -359,5 +359,16 @@ def test_an_option_is_declared_once_or_twice_alike():
     assert config.spec("label").type is str
 
 
+def test_two_options_of_one_name_in_one_call_are_refused_and_neither_is_known():
+    config = Config()
+    one, two = (OptionSpec(name="num_parts", type=kind, help="How many.") for kind in (int, str))
+    with pytest.raises(ConfigError, match="'num_parts' is declared twice"):
+        config.define(one, two)
+    with pytest.raises(ConfigError):
+        config.spec("num_parts")
+    config.define(two)
+    assert config.spec("num_parts") == two
+
+
 def test_names_are_sorted_and_complete():
     assert make().names() == tuple(sorted(spec.name for spec in (*CORE_OPTIONS, *SPECS)))

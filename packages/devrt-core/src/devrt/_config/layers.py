@@ -119,12 +119,13 @@ class Config:
             If another option of that name exists.
         """
         with self._lock:
+            all_specs = dict(self._specs)
             for spec in specs:
-                if (known := self._specs.get(spec.name, spec)) != spec:
+                if (known := all_specs.setdefault(spec.name, spec)) != spec:
                     both = f"{known} and {spec}. Rename one of them."
                     msg = f"option {spec.name!r} is declared twice, differently: {both}"
                     raise ConfigError(msg, option=spec.name)
-            self._specs.update((s.name, s) for s in specs if s.name not in self._specs)
+            self._specs.update(all_specs)
 
     def when_unknown(
         self,

@@ -10,9 +10,7 @@ from devrt.errors import InvalidArgumentError
 __all__ = ["MOST_NODES", "one_partition"]
 
 MOST_NODES = 1 << 30
-"""What the native half's integers hold, of nodes and so of partitions: each has a node at least.
-
-No job meets this limit of nodes: the native half takes fewer, and its error says how many."""
+"""What the native half's integers hold, of nodes and so of partitions: each has a node at least."""
 
 
 def one_partition(given: Mapping[str, int | None], label: str) -> int | None:

@@ -290,7 +290,8 @@ class Array(Described, ArrayOperators, NumpyFunctions, BufferExporter, metaclass
 
     tobytes = __bytes__
 
-    __dlpack__ = capsule_of
+    def __dlpack__(self, **options: Any) -> Any:
+        return capsule_of(self, **options)
 
     def __dlpack_device__(self) -> tuple[int, int]:
         return self._only("__dlpack_device__").__dlpack_device__()

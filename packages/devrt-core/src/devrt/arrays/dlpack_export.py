@@ -14,6 +14,7 @@ if TYPE_CHECKING:
 __all__ = ["capsule_of"]
 
 _OPERATION = "__dlpack__"
+_EXPORTING = (_OPERATION, "exchange")
 _PAIRS = {
     "max_version": "a major and a minor version, such as (1, 0)",
     "dl_device": "a device type and a device number, such as (1, 0)",
@@ -37,8 +38,11 @@ def capsule_of(x: Array, **options: Any) -> Any:
         return buffer.__dlpack__(**options)
     except (BufferError, TypeError, InvalidArgumentError) as error:
         # Only now, as consumers give right options: the export itself checks nothing twice.
+        refusal = _refusal(options)
+        if refusal is None and getattr(error, "operation", _OPERATION) not in _EXPORTING:
+            raise  # of the work that fills the array
         array = f"{x.dtype}[{', '.join(map(str, x.shape))}] on {buffer.device}"
-        kind, why = _refusal(options) or (type(error), str(error))
+        kind, why = refusal or (type(error), str(error))
         msg = f"{_OPERATION} of the array {array} failed: {why}"
         if kind in (InvalidTypeError, InvalidArgumentError):
             raise kind(msg, operation=_OPERATION) from None

@@ -70,7 +70,7 @@ def mock_topology(options: Mapping[str, Any], platform: str) -> MockTopology | N
     if configured and not (is_requested and count is not None):
         return _configured_topology(str(configured), f"{platform}_mock")
     if is_requested:
-        devices = _in_range(1 if count is None else count, "devices", "mock_num_gpus")
+        devices = _in_range(1 if count is None else count, MOST_DEVICES, "mock_num_gpus")
         return MockTopology(1, 1, devices)
     return None
 
@@ -111,13 +111,12 @@ def parsed_topology(text: str, option: str) -> MockTopology:
         )
         raise InvalidArgumentError(msg, option=option)
     *groups, devices = map(int, parts)
-    _in_range(math.prod(groups), "nodes", option)
+    _in_range(math.prod(groups), _MOST_SIMULATED_NODES, option, "nodes")
     partitions, nodes_each = (*groups, 1, 1)[:2]
-    return MockTopology(partitions, nodes_each, _in_range(devices, "devices", option))
+    return MockTopology(partitions, nodes_each, _in_range(devices, MOST_DEVICES, option))
 
 
-def _in_range(number: int, what: str, option: str) -> int:
-    most = MOST_DEVICES if what == "devices" else _MOST_SIMULATED_NODES
+def _in_range(number: int, most: int, option: str, what: str = "devices") -> int:
     if not 1 <= number <= most:
         msg = f"{option} must give at least 1 and at most {most} {what}, not {number}."
         raise InvalidArgumentError(msg, option=option)

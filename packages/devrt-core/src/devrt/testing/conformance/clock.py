@@ -36,7 +36,7 @@ class Queueing:
     def more(self) -> float:
         """Return the seconds that one of them waited for a processor since the last call.
 
-        0 where that is next to nothing, so that who does not wait is not given time again and
+        0 where that is next to nothing, so that one that does not wait is not given time again and
         again; the longest wait of one of them, for they may wait side by side.
         """
         before, self._before = self._before, queued_by(self._process)

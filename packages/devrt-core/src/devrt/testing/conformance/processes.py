@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
 import signal
 import subprocess
@@ -61,6 +62,10 @@ def _until_the_end(child: subprocess.Popen[str], timeout: float) -> tuple[str, s
             return child.communicate(timeout=seconds)
         except subprocess.TimeoutExpired:
             seconds = queueing.more()
+    with contextlib.suppress(ImportError, AttributeError):  # which only Linux has
+        import resource
+
+        resource.prlimit(child.pid, resource.RLIMIT_CORE, (0, 0))  # no file in the user's folder
     child.send_signal(signal.SIGABRT)  # Python prints the stack of each thread, and ends
     out, err = _rest(child)
     words, _, stacks = err.partition("Fatal Python error")
