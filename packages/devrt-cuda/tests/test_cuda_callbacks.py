@@ -46,6 +46,51 @@ started.set()
 shown(lambda: y)
 """
 
+MADE_OF_OWN = """
+copied, started = [], threading.Event()
+def wait(v):
+    started.wait()
+    return np.asarray(copied[0])
+for place in (first, second):
+    started.clear()
+    y = calling(wait)(x)
+    copied[:] = [devrt.device_put(y, place, may_alias=False)]
+    started.set()
+    shown(lambda: y)
+"""
+
+EARLIER = """
+earlier = []
+reads = calling(lambda v: np.asarray(earlier[-1]) + v)
+negative = calling(lambda v: -v)
+results = set()
+for _ in range(300):  # some ends of the first are reported late
+    earlier.append(negative(x) + x)
+    earlier.append(negative(x))
+    results.add(float(np.asarray(reads(x))[0]))
+print(results)
+"""
+
+TOGETHER = """
+import devrt.lax as lax
+def refused(v):
+    if v[0] == 1: raise ValueError("no root")
+    return v
+mesh = devrt.make_mesh((2,), ("i",), devices=[first, second])
+rows = devrt.NamedSharding(mesh, devrt.P("i"))
+def summed(a): return lax.psum(a, "i")
+total = devrt.jit(devrt.shard_map(summed, mesh, in_specs=devrt.P("i"), out_specs=devrt.P()))
+ones = devrt.device_put(np.ones(4, np.float32), second)
+def start(part):
+    parts = [calling(refused)(part), ones]
+    return total(devrt.make_array_from_single_device_arrays((8,), rows, parts))
+shown(lambda: start(x + 1))
+try:
+    start(x)
+except DevrtError as error:
+    print("no root" in str(error), error.operation)
+"""
+
 OWN = """
 deleted = devrt.device_put(np.ones(4, np.float32), second)
 deleted.delete()
@@ -102,6 +147,20 @@ def test_a_result_of_a_later_program_is_not_waited_for():
     (refusal,) = printed(LATER)
     assert "block_until_ready failed" in refusal
     assert "cuda:0" in refusal
+
+
+def test_a_copy_of_a_result_of_the_program_itself_is_not_waited_for():
+    for refusal in printed(MADE_OF_OWN):
+        assert "block_until_ready failed" in refusal
+        assert "a result of that program" in refusal
+
+
+def test_what_earlier_programs_made_may_be_read():
+    assert printed(EARLIER) == ["{0.0}"]
+
+
+def test_a_program_over_devices_does_not_begin_with_what_a_function_of_the_host_failed():
+    assert printed(TOGETHER) == [str([3.0] * 4), "True execute"]
 
 
 def test_an_error_of_devrt_in_a_function_has_its_class():

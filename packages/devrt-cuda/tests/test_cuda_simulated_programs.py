@@ -167,8 +167,10 @@ def test_what_begins_behind_a_function_of_the_host_that_fails_has_its_error(driv
     results = stages(devrt.device_put(units, may_alias=True))
     units.gate.set()
     for result in reversed(results):
-        with pytest.raises(devrt.errors.DevrtError, match="no root"):
-            np.asarray(result)
+        for read in (np.asarray, devrt.Array.__dlpack__):
+            with pytest.raises(devrt.errors.DevrtError, match="no root") as caught:
+                read(result)
+            assert caught.value.operation == "execute"
 
 
 def test_programs_that_several_threads_start_on_the_same_devices_all_end(driver, devices):

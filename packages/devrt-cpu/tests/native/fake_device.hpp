@@ -55,7 +55,7 @@ class UnreachableMemory final : public devrt::HostAllocator {
 };
 
 /// The end of work on a fake device.
-class FakeEvent final : public devrt::EventSource {
+class FakeEvent : public devrt::EventSource {
  public:
   std::optional<devrt::Status> query() noexcept override {
     std::lock_guard lock(mutex_);

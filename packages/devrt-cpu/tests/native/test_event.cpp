@@ -128,7 +128,7 @@ TEST_CASE(event_waits_for_what_alone_tells_an_error) {
   for (const Status& end : {Status(), broken}) {
     const auto source = std::make_shared<FakeEvent>();
     ReadyPromise other;
-    ReadyPromise own({std::make_shared<AwaitedEvent>(other.event())});
+    ReadyPromise own({std::make_shared<AwaitedEnd>(other.event())});
     const ReadyEvent events[] = {ReadyEvent::of(source, own.event().dependencies()), own.event()};
     int calls = 0;
     for (const ReadyEvent& event : events) {
@@ -152,7 +152,7 @@ TEST_CASE(event_of_a_promise_that_was_kept_is_not_cancelled_before_its_dependenc
   ReadyPromise other;
   ReadyEvent event;
   {
-    ReadyPromise own({std::make_shared<AwaitedEvent>(other.event())});
+    ReadyPromise own({std::make_shared<AwaitedEnd>(other.event())});
     event = own.event();
     own.set();
   }
@@ -163,7 +163,7 @@ TEST_CASE(event_of_a_promise_that_was_kept_is_not_cancelled_before_its_dependenc
 
 TEST_CASE(event_with_an_error_of_its_own_waits_for_nothing_else) {
   ReadyPromise other;
-  ReadyPromise own({std::make_shared<AwaitedEvent>(other.event())});
+  ReadyPromise own({std::make_shared<AwaitedEnd>(other.event())});
   own.set(Status(StatusCode::kAborted, "stopped"));
   CHECK(own.event().is_ready() && own.event().error().message() == "stopped");
 }
@@ -172,8 +172,7 @@ TEST_CASE(event_wakes_waiters_whichever_end_comes_last) {
   for (int round = 0; round < 200; ++round) {
     const auto source = std::make_shared<FakeEvent>();
     ReadyPromise other;
-    const ReadyEvent event =
-        ReadyEvent::of(source, {std::make_shared<AwaitedEvent>(other.event())});
+    const ReadyEvent event = ReadyEvent::of(source, {std::make_shared<AwaitedEnd>(other.event())});
     std::atomic<int> woken{0};
     in_threads(
         4,
@@ -189,4 +188,21 @@ TEST_CASE(event_wakes_waiters_whichever_end_comes_last) {
         [&] { source->end(); });
     CHECK(woken == 3);
   }
+}
+
+TEST_CASE(event_of_a_source_with_a_thread_of_its_own_calls_back_there) {
+  struct Source final : FakeEvent {
+    bool waits_in_notify() const noexcept override { return true; }
+  };
+  const auto source = std::make_shared<Source>();
+  ReadyPromise other;
+  const ReadyEvent event = ReadyEvent::of(source, {std::make_shared<AwaitedEnd>(other.event())});
+  std::atomic<std::thread::id> caller;
+  event.on_ready([&](const Status&) { caller = std::this_thread::get_id(); });
+  std::thread ends([&] { source->end(); });
+  const std::thread::id own = ends.get_id();
+  CHECK(!event.wait_for(1ms));
+  other.set();
+  ends.join();
+  CHECK(caller.load() == own);
 }

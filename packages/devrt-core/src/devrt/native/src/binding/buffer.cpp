@@ -45,9 +45,8 @@ nb::object to_tuple(std::span<const std::int64_t> values) {
 
 void await(const Buffer& buffer) {
   const ReadyEvent& ready = buffer.ready();
-  // An output of a program, which comes after the one that calls this thread.
-  if (is_in_program() && !ready.is_ready() && dynamic_cast<const EngineEvent*>(ready.source())) {
-    check_not_called_from(buffer.memory()->device(), "block_until_ready");
+  if (is_in_program() && !ready.is_ready()) [[unlikely]] {
+    check_not_behind_caller(buffer, "block_until_ready");
   }
   await(ready);
 }

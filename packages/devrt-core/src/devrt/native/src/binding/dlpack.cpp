@@ -130,7 +130,11 @@ Exported storage_on(const Buffer& buffer, dlpack::Device device, nb::handle copy
     return {read_on_host(buffer, "__dlpack__"), true};
   }
   if (!must_copy) return {read_in_order(buffer, consumer), false};
-  const Ref<Buffer> copied = memory.client().copy(buffer, *buffer.memory(), false);
+  Ref<Buffer> copied;
+  {
+    const GilRelease released;
+    copied = memory.client().copy(buffer, *buffer.memory(), false);
+  }
   return {read_in_order(*copied, consumer), true};
 }
 

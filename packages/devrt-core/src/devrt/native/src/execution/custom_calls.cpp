@@ -8,6 +8,7 @@
 
 #include "devrt/pjrt/engine/event.hpp"
 #include "execution/engine.hpp"
+#include "execution/engine_event.hpp"
 
 namespace devrt::native {
 
@@ -138,6 +139,30 @@ void check_not_called_from(const Device& device, const char* operation) {
                  " calls, as a callback does, needs another program on that device, which would "
                  "wait for the one that called. Compute with NumPy within the function, or on "
                  "another device, as the first of devrt.devices('cpu').")
+          .during(operation)
+          .on(device.name()));
+}
+
+void check_not_behind_caller(const Buffer& buffer, const char* operation) {
+  if (!calling) return;
+  const ReadyEvent& ready = buffer.ready();
+  const Device& device = buffer.memory()->device();
+  const auto* output = dynamic_cast<const EngineEvent*>(ready.source());
+  // Programs before it have ended, though nobody may have reported that yet.
+  if (output && output->call().number >= calling->number())
+    check_not_called_from(device, operation);
+  const auto is_of_caller = [](const auto& dependency) {
+    const auto* end = dynamic_cast<const ProgramEnd*>(dependency.get());
+    return end && end->call().number == calling->number();
+  };
+  if (std::ranges::none_of(ready.dependencies(), is_of_caller)) return;
+  throw StatusError(
+      Status(
+          StatusCode::kFailedPrecondition,
+          std::string(operation) +
+              " failed: a function that a program calls, as a callback does, needs what is made of "
+              "a result of that program, which waits for the function. Use the function's "
+              "arguments instead.")
           .during(operation)
           .on(device.name()));
 }

@@ -40,6 +40,10 @@ bool is_in_program() noexcept;
 /// there run one after the other: another one would wait for it for ever.
 void check_not_called_from(const Device& device, const char* operation);
 
+/// Throws the same where what makes a buffer comes after the program that has called this thread,
+/// or depends on its end: to wait for it would wait for ever.
+void check_not_behind_caller(const Buffer& buffer, const char* operation);
+
 /// Returns whether a language binding answers calls, and so may need its locks while a program
 /// runs.
 bool has_bound_custom_calls() noexcept;

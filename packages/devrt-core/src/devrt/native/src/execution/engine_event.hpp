@@ -1,6 +1,7 @@
 // The end of a program, as an output of it knows it: a stream can wait for it in place of the host.
 #pragma once
 
+#include <atomic>
 #include <cstdint>
 #include <memory>
 #include <mutex>
@@ -11,17 +12,49 @@
 
 namespace devrt::native {
 
+/// A call of a program, and who learns how it fails.
+struct ProgramCall {
+  std::uint64_t number = 0;  ///< of all calls of the process, in the order of their starts
+  bool fails_alone = false;  ///< by functions that it calls, which the engine learns
+  bool is_of_job = false;    ///< all processes of the job learn it: they take part
+  bool is_known_to_engine =
+      false;  ///< the engine starts nothing with the outputs of one that failed
+};
+
+/// Returns the number of a call that is about to start.
+inline std::uint64_t next_call_number() noexcept {
+  static std::atomic<std::uint64_t> last{0};
+  return last.fetch_add(1, std::memory_order_relaxed) + 1;
+}
+
+/// The end of a program whose device's streams do not learn all its errors.
+class ProgramEnd final : public AwaitedEnd {
+ public:
+  ProgramEnd(ReadyEvent event, ProgramCall call) noexcept
+      : AwaitedEnd(std::move(event)), call_(call) {}
+
+  const ProgramCall& call() const noexcept { return call_; }
+
+ private:
+  const ProgramCall call_;
+};
+
 class EngineEvent final : public EventSource {
  public:
-  /// `end` is the program's, where its device's streams do not learn of all its errors.
-  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, std::size_t device,
-              std::shared_ptr<const Dependency> end) noexcept
-      : done_(std::move(done)), output_(std::move(output)), device_(device), end_(std::move(end)) {}
+  /// `end` is the program's where streams do not learn all its errors; null elsewhere.
+  EngineEvent(ReadyEvent done, Ref<pjrt::Buffer> output, std::size_t device, ProgramCall call,
+              std::shared_ptr<const ProgramEnd> end) noexcept
+      : done_(std::move(done)),
+        output_(std::move(output)),
+        device_(device),
+        call_(call),
+        end_(std::move(end)) {}
 
   /// Returns the client's number of the device that runs the program.
   std::size_t device() const noexcept { return device_; }
-  /// Returns what else goes on behind the program depends on; null where streams learn its errors.
-  const std::shared_ptr<const Dependency>& end() const noexcept { return end_; }
+  const ProgramCall& call() const noexcept { return call_; }
+  /// Returns what depends on the program depends on; null where streams learn all its errors.
+  const std::shared_ptr<const ProgramEnd>& program_end() const noexcept { return end_; }
 
   std::optional<Status> query() noexcept override {
     if (!done_.is_ready()) return std::nullopt;
@@ -40,7 +73,7 @@ class EngineEvent final : public EventSource {
     return output && pjrt::wait_on_stream(*output, stream);
   }
   /// Gives up the output, before the event is ready.
-  void end() noexcept {
+  void release_output() noexcept {
     Ref<pjrt::Buffer> output;  // released without the lock
     std::lock_guard lock(mutex_);
     output.swap(output_);
@@ -56,7 +89,8 @@ class EngineEvent final : public EventSource {
   std::mutex mutex_;
   Ref<pjrt::Buffer> output_;
   const std::size_t device_;
-  const std::shared_ptr<const Dependency> end_;
+  const ProgramCall call_;
+  const std::shared_ptr<const ProgramEnd> end_;
 };
 
 }  // namespace devrt::native

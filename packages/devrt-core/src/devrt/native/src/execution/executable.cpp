@@ -106,6 +106,8 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
   }
   reserves_ = !temporaries_.empty() || (client_->budget() && !signature_->outputs.empty());
   is_simple_ = finds_simple();
+  is_of_job_ = spans_processes() && engine_->client().all_numbers().size() ==
+                                        signature_->num_replicas * signature_->num_partitions;
 }
 
 bool Executable::finds_simple() const noexcept {

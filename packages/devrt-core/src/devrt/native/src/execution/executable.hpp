@@ -90,7 +90,8 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   bool wait_for_others(const Status& why, bool& is_last) const;
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
   /// that run together are held back: who failed would leave the others waiting.
-  Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard) const;
+  Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard,
+                                            std::uint64_t number) const;
   const Memory& first_memory() const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
@@ -111,6 +112,7 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
       temporaries_;         // by device; empty if it takes nothing
   bool reserves_ = false;   // whether a call has to reserve memory, or to count what it takes
   bool is_simple_ = false;  // whether a call is no more than arguments and results of one device
+  bool is_of_job_ = false;  // whether it runs on all devices of all processes
   mutable std::mutex mutex_;
   Ref<pjrt::Executable> loaded_;
 };

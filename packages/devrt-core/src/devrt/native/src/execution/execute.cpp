@@ -18,23 +18,38 @@ namespace {
 
 using Context = Ref<pjrt::ffi::HoldingContext>;
 
-/// What waits for the arguments of a program before it begins.
-struct Waits {
-  bool for_host;    ///< shards that talk to each other would wait for ever for one that failed
-  bool for_device;  ///< what fails late must not have been used
+/// Who else would use the arguments of a program, or wait for a shard that one has failed.
+struct Others {
+  bool are_shards;     ///< of this call, which talk to each other
+  bool are_processes;  ///< which take part
+  bool are_functions;  ///< that the program calls
 };
+
+/// Returns whether the host has to wait for an argument: what fails late must not have been used.
+bool is_awaited(const Engine& engine, Buffer* const& argument, Others others) {
+  const ReadyEvent& ready = argument->ready();
+  const bool is_ordered = platform().engine.donates_views && ready.source();
+  if (!is_ordered) return others.are_shards;
+  if (const auto* output = dynamic_cast<const EngineEvent*>(ready.source())) {
+    const ProgramCall& call = output->call();
+    if (call.fails_alone && (others.are_shards || others.are_processes)) return true;
+    if (call.is_known_to_engine && !others.are_processes) return false;
+  }
+  if (!others.are_processes && !others.are_functions) return false;
+  const Dependencies dependencies = engine.dependencies_of({&argument, 1});
+  return std::ranges::any_of(dependencies, [&](const auto& each) {
+    const auto* end = dynamic_cast<const ProgramEnd*>(each.get());
+    return others.are_functions || !end || !end->call().is_of_job;
+  });
+}
 
 /// Waits for the work that makes the arguments and throws its error.
 void await_arguments(const Client& client, const Engine& engine,
                      std::span<const std::span<Buffer* const>> arguments,
-                     const std::string& program, Waits waits) {
+                     const std::string& program, Others others) {
   for (const std::span<Buffer* const> shard : arguments) {
     for (std::size_t i = 0; i < shard.size(); ++i) {
-      const bool is_ordered = platform().engine.donates_views && shard[i]->ready().source();
-      const bool waits_for_it =
-          is_ordered ? waits.for_device && !engine.dependencies_of(shard.subspan(i, 1)).empty()
-                     : waits.for_host;
-      if (!waits_for_it) continue;
+      if (!is_awaited(engine, shard[i], others)) continue;
       const Status status = client.wait(shard[i]->ready());
       if (status.ok()) continue;
       throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
@@ -117,12 +132,13 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   return client_->wait_for_memory(0, limit);
 }
 
-Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::size_t shard) const {
+Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::size_t shard,
+                                                      std::uint64_t number) const {
   if (signature_->custom_calls.empty()) return {};
   std::vector<const void*> devices(devices_.begin(), devices_.end());
   if (!is_together) devices = {devices_[shard]};
   return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together,
-                                         std::move(devices));
+                                         std::move(devices), number);
 }
 
 const Memory& Executable::first_memory() const {
@@ -176,17 +192,18 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
   }
   pjrt::Event done = loaded->execute_one(0, {raw.span(), outputs.span(), {}});
   has_begun = true;
-  take_outputs(
-      outputs.span(), std::move(done),
-      {*engine_,
-       signature_,
-       *devices_.front(),
-       output_memories(0),
-       results,
-       views.span(),
-       {},
-       loaded->devices().front()},
-      {.storages = std::move(storages), .dependencies = engine_->dependencies_of(arguments)});
+  take_outputs(outputs.span(), std::move(done),
+               {*engine_,
+                signature_,
+                *devices_.front(),
+                output_memories(0),
+                results,
+                views.span(),
+                {},
+                loaded->devices().front()},
+               {.storages = std::move(storages),
+                .dependencies = engine_->dependencies_of(arguments),
+                .call = {.number = next_call_number()}});
   engine_->counters().executions.fetch_add(1, std::memory_order_relaxed);
 }
 
@@ -197,9 +214,8 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   const std::size_t num_outputs = signature_->outputs.size();
   const bool is_together =
       arguments.size() > 1 && (signature_->is_collective || !engine_->takes_shards_apart());
-  // Other processes, and the functions of custom calls, would take wrong values for right.
-  const bool has_others = spans_processes() || !signature_->custom_calls.empty();
-  await_arguments(*client_, *engine_, arguments, signature_->name, {is_together, has_others});
+  await_arguments(*client_, *engine_, arguments, signature_->name,
+                  {is_together, spans_processes(), !signature_->custom_calls.empty()});
   SmallArray<pjrt::InFlight::Slot, 1> slots(arguments.size());
   if (!is_short()) take_slots(loaded->devices(), slots.span());
   SmallArray<pjrt::Running::Note, 1> notes(arguments.size());
@@ -239,7 +255,10 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     reserve(reservations.span(), bytes.span());
   }
   const bool waits_for_others = is_together || spans_processes();
-  Context context = context_of(waits_for_others, 0);
+  const ProgramCall call{.number = next_call_number(),
+                         .fails_alone = !signature_->custom_calls.empty() && !waits_for_others,
+                         .is_of_job = is_of_job_};
+  Context context = context_of(waits_for_others, 0, call.number);
   // Whatever the engine refuses of one device's program without effects may be tried again.
   has_begun = shards.size() > 1 || context || signature_->has_donation;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
@@ -248,7 +267,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),
                       context ? context.share() : Context(), std::move(shards[i].storages),
-                      shards[is_together ? 0 : i].dependencies, is_together});
+                      shards[is_together ? 0 : i].dependencies, call, waits_for_others});
     shards[i].has_ended = event.is_ready();
     if (!ended.empty()) ended[i] = event;
     slot.begun(i, std::move(event));
@@ -262,7 +281,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     finish_all(events, finish);
   } else {
     for (std::size_t i = 0; i < shards.size(); ++i) {
-      if (i > 0) context = context_of(false, i);  // each shard has its own errors
+      if (i > 0) context = context_of(false, i, call.number);  // each shard has its own errors
       finish(i, loaded->execute_one(i, shards[i].call(kept), context ? context->get() : nullptr));
     }
     donations.commit();

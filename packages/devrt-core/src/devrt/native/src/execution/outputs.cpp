@@ -4,8 +4,6 @@
 #include <thread>
 #include <utility>
 
-#include "execution/engine_event.hpp"
-
 namespace devrt::native {
 
 namespace {
@@ -188,10 +186,12 @@ class Pending {
         origin_(targets),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))),
         ended_(countdown_->event().with(kept.dependencies)),
-        dependencies_(std::move(kept.dependencies)) {
-    // Of what others can fail, the plugin alone tells.
-    if (can_be_ordered_ && (kept.is_together || context_)) {
-      end_ = std::make_shared<AwaitedEvent>(countdown_->event());
+        dependencies_(std::move(kept.dependencies)),
+        call_(kept.call) {
+    call_.is_known_to_engine = dependencies_.empty() && !(context_ && context_->holds_back());
+    const bool has_functions = !targets.program->custom_calls.empty();
+    if (can_be_ordered_ && (kept.meets_others || has_functions)) {
+      end_ = std::make_shared<ProgramEnd>(end_without_dependencies(), call_);
     }
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors()[i];
@@ -208,7 +208,7 @@ class Pending {
     Part& part = parts_[i];
     if (!part.is_plain || !can_be_ordered_) return event();
     part.event = std::make_shared<EngineEvent>(countdown_->event(), part.output.engine.share(),
-                                               device_, end_);
+                                               device_, call_, end_);
     return ReadyEvent::of(part.event, dependencies_);
   }
 
@@ -235,10 +235,21 @@ class Pending {
     std::shared_ptr<EngineEvent> event = {};  // null where no stream can wait for it
   };
 
+  /// Returns the program's end, with the errors of its arguments, as an event that keeps none of
+  /// what it depends on: each program of a chain would keep all earlier ones.
+  ReadyEvent end_without_dependencies() const {
+    if (dependencies_.empty()) return ended_;
+    ReadyPromise promise;
+    ReadyEvent end = promise.event();
+    ended_.on_ready(
+        [promise = std::move(promise)](const Status& status) mutable { promise.set(status); });
+    return end;
+  }
+
   void finish_part(Part& part, const Status& status) const {
     if (!part.is_plain && status.ok()) return unpack(part);
     part.output.storage->settle();
-    if (part.event) part.event->end();
+    if (part.event) part.event->release_output();
     part.output = {};  // before the event: what is ready may be donated
     countdown_->arrive(status);
   }
@@ -267,7 +278,8 @@ class Pending {
   const std::shared_ptr<Countdown> countdown_;
   const ReadyEvent ended_;
   const Dependencies dependencies_;
-  std::shared_ptr<const AwaitedEvent> end_ = {};
+  ProgramCall call_;
+  std::shared_ptr<const ProgramEnd> end_ = {};
   std::vector<Part> parts_;
 };
 

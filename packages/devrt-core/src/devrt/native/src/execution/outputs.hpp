@@ -8,6 +8,7 @@
 #include "devrt/pjrt/engine/holding_context.hpp"
 #include "devrt/pjrt/engine/running.hpp"
 #include "execution/engine.hpp"
+#include "execution/engine_event.hpp"
 
 namespace devrt::native {
 
@@ -51,7 +52,8 @@ struct Kept {
   Ref<pjrt::ffi::HoldingContext> context = {};  ///< null where there are no custom calls
   std::vector<Ref<Storage>> storages = {};      ///< of arguments that the engine may give up early
   Dependencies dependencies = {};               ///< of the arguments
-  bool is_together = false;                     ///< with shards of other devices, which can fail it
+  ProgramCall call = {};                        ///< which one it is
+  bool meets_others = false;                    ///< devices that can fail it, too
 };
 
 /// Returns an error of a program's; where one of some devices is lost, as the error of that loss.

@@ -229,11 +229,9 @@ void GpuDevice::drain() noexcept {
 
 void GpuDevice::add_dependencies(const ReadyEvent& event, Dependencies& to) const {
   if (!event.source() || (event.is_known() && event.error().ok())) return;
+  const auto* output = dynamic_cast<const native::EngineEvent*>(event.source());
+  if (output && output->program_end()) return add_dependency(output->program_end(), to);
   devrt::add_dependencies(event.dependencies(), to);
-  if (const auto* output = dynamic_cast<const native::EngineEvent*>(event.source())) {
-    if (output->end()) add_dependency(output->end(), to);
-    return;
-  }
   const auto work = std::dynamic_pointer_cast<DriverEvent>(event.shared_source());
   if (work && &work->device() != this) add_dependency(std::make_shared<OtherDevice>(work), to);
 }

@@ -70,6 +70,7 @@ class DriverEvent final : public EventSource {
   std::optional<Status> query() noexcept override;
   std::optional<Status> wait_for(std::chrono::nanoseconds timeout) noexcept override;
   void notify(UniqueFunction<void(const Status&)> ended) override;
+  bool waits_in_notify() const noexcept override { return true; }
   bool ends_before(const EventSource& later, bool is_after) const noexcept override;
 
   const GpuDevice& device() const noexcept { return *device_; }

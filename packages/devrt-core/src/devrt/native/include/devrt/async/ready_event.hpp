@@ -35,6 +35,8 @@ class EventSource {
   /// Has `ended` called once, in this thread or another, when the work has ended. `ended` may call
   /// the device: a thread that must not, as a driver's, hands it on. Called at most once.
   virtual void notify(UniqueFunction<void(const Status&)> ended) = 0;
+  /// Returns whether `ended` may wait: it is called in a thread that nothing else waits for.
+  virtual bool waits_in_notify() const noexcept { return false; }
   /// Returns whether the work has ended whenever that of a later source has. `is_after` says that
   /// the later one was begun behind this.
   virtual bool ends_before(const EventSource& /*later*/, bool /*is_after*/) const noexcept {
@@ -117,8 +119,11 @@ class EventState {
     return found == dependencies_.end() ? nullptr : found->get();
   }
   static void finish(const std::shared_ptr<EventState>& self, Status status) {
-    if (const Dependency* dependency = self->awaited(status)) {
-      return dependency->on_over([self, status] { finish(self, status); });
+    while (const Dependency* dependency = self->awaited(status)) {
+      if (!self->source_ || !self->source_->waits_in_notify()) {
+        return dependency->on_over([self, status] { finish(self, status); });
+      }
+      (void)dependency->wait_for(std::chrono::hours(1));
     }
     std::vector<Callback> callbacks;
     {
@@ -300,9 +305,8 @@ class EventDependency : public Dependency {
   const ReadyEvent event_;  // which keeps the answer
 };
 
-/// Work whose error its event alone tells, which may come later than the end of what uses the
-/// result.
-class AwaitedEvent final : public EventDependency {
+/// Work whose error its event alone has, which may come later than the end of what uses the result.
+class AwaitedEnd : public EventDependency {
  public:
   using EventDependency::EventDependency;
 

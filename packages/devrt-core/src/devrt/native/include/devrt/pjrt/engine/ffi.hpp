@@ -109,8 +109,9 @@ class CallFrame {
 /// on to its end, and its results get the error there.
 class HeldError {
  public:
-  explicit HeldError(bool holds_back, std::vector<const void*> devices = {}) noexcept
-      : holds_back_(holds_back), devices_(std::move(devices)) {}
+  explicit HeldError(bool holds_back, std::vector<const void*> devices = {},
+                     std::uint64_t number = 0) noexcept
+      : holds_back_(holds_back), devices_(std::move(devices)), number_(number) {}
 
   /// Returns the one of a call's execution, or null.
   static HeldError* of(const XLA_FFI_CallFrame& frame) noexcept {
@@ -129,6 +130,8 @@ class HeldError {
 
   /// Returns what the execution runs on, as its caller names devices.
   std::span<const void* const> devices() const noexcept { return devices_; }
+  /// Returns the execution's number, as its caller counts them.
+  std::uint64_t number() const noexcept { return number_; }
 
   void hold(const Status& status) {
     std::lock_guard lock(mutex_);
@@ -163,6 +166,7 @@ class HeldError {
 
   const bool holds_back_;
   const std::vector<const void*> devices_;
+  const std::uint64_t number_;
   mutable std::mutex mutex_;
   Status status_;
 };

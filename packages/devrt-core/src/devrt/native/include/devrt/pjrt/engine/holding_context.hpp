@@ -22,11 +22,11 @@ class HoldingContext final : public RefCounted<HoldingContext> {
   /// Returns null where the plugin has no contexts. One that takes no type gets an empty one: a
   /// handler of another module may look into it, and XLA reads what is not there.
   static Ref<HoldingContext> make(std::shared_ptr<const Api> api, bool holds_back,
-                                  std::vector<const void*> devices = {}) {
+                                  std::vector<const void*> devices = {}, std::uint64_t number = 0) {
     if (!api->has<&PJRT_Api::PJRT_ExecuteContext_Create>() || !ffi_extension(*api)) return {};
     const std::int64_t type_id = type_id_of(*api);
     auto made = Ref<HoldingContext>::adopt(
-        new HoldingContext(std::move(api), holds_back, std::move(devices)));
+        new HoldingContext(std::move(api), holds_back, std::move(devices), number));
     if (type_id != 0) made->attach(type_id);
     return made;
   }
@@ -41,8 +41,9 @@ class HoldingContext final : public RefCounted<HoldingContext> {
   Status status() const { return error_.status(); }
 
  private:
-  HoldingContext(std::shared_ptr<const Api> api, bool holds_back, std::vector<const void*> devices)
-      : api_(std::move(api)), error_(holds_back, std::move(devices)) {
+  HoldingContext(std::shared_ptr<const Api> api, bool holds_back, std::vector<const void*> devices,
+                 std::uint64_t number)
+      : api_(std::move(api)), error_(holds_back, std::move(devices), number) {
     auto args = make_args<PJRT_ExecuteContext_Create_Args>();
     api_->check<&PJRT_Api::PJRT_ExecuteContext_Create>(args);
     context_ = args.context;
