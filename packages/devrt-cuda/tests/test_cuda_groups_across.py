@@ -194,7 +194,12 @@ os._exit(0)
     ("fault", "kind", "why"),
     [
         ("", "DeviceLostError", "on cuda:2"),
-        ("fail=ncclAllReduce:6:invalid_value", "InvalidArgumentError", "invalid argument"),
+        pytest.param(
+            "fail=ncclAllReduce:6:invalid_value",
+            "InvalidArgumentError",
+            "invalid argument",
+            marks=pytest.mark.stress,  # which the call itself refuses, too
+        ),
     ],
     ids=["lost", "refused"],
 )
