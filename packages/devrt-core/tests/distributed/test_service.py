@@ -3,6 +3,7 @@
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
 import tempfile
@@ -293,3 +294,27 @@ def test_a_status_that_is_refused_without_words_is_an_error_with_some():
 
     words = str(status._error("localhost:1", Refusal()))
     assert "gave no status. It is not devrt's" in words
+
+
+def test_a_service_that_ends_leaves_no_connection_open():
+    service = service_of(2)
+    port = int(service.address.rpartition(":")[2])
+    made, is_over = [], threading.Event()
+
+    def connect():
+        while not is_over.is_set():
+            with suppress(OSError):
+                made.append(socket.create_connection(("localhost", port), timeout=20))
+
+    threads = [threading.Thread(target=connect) for _ in range(3)]
+    for thread in threads:
+        thread.start()
+    while len(made) < 100:
+        is_over.wait(0.001)
+    service.shutdown()
+    is_over.set()
+    for thread in threads:
+        thread.join()
+    for one in made:
+        with one, suppress(ConnectionError):
+            assert one.recv(1) == b""  # one that is left open waits here

@@ -40,6 +40,7 @@ __all__ = ["DistributedRuntimeService"]
 _TICK = 0.05
 _START_SECONDS = 30.0
 _STOP_SECONDS = 2.0
+_ROUNDS_TO_CLOSE = 4  # of the loop: from a connection that is accepted to its end
 _OFFERING = {"RegisterTask"}  # calls whose answers say what the service is like
 
 
@@ -207,6 +208,8 @@ class DistributedRuntimeService:
         self._direct.close()
         await _ended({asyncio.ensure_future(server.stop(0))})
         await _end_tasks()
+        for _ in range(_ROUNDS_TO_CLOSE):
+            await asyncio.sleep(0)
 
     def _incarnation(self, size: int) -> int:
         """Return a new number, or the journal's, with the processes that it has."""

@@ -94,6 +94,7 @@ class DirectServer:
         self.incoming: Transit[_Connection] = Transit(transit_bytes, _Connection.end_slow)
         self.outgoing: Transit[_Connection] = Transit(transit_bytes, _Connection.end_slow)
         self._servers: list[asyncio.Server] = []
+        self._is_closed = False
         self._grpc_path = ""
 
     async def start(self, sockets: Sequence[socket.socket], grpc_path: str) -> None:
@@ -107,13 +108,16 @@ class DirectServer:
 
     def close(self) -> None:
         """Close every connection, and take no more."""
+        self._is_closed = True  # what the system has accepted may be shown to `opened` later
         for server in self._servers:
             server.close()
         for connection in list(self._open):
             connection.close()
 
     def opened(self, connection: _Connection) -> bool:
-        """Take a connection in, unless there are too many."""
+        """Take a connection in, unless there are too many, or the service ends."""
+        if self._is_closed:
+            return False
         if len(self._unadmitted) >= max(1, min(_UNADMITTED, self._connections // 2)):
             next(iter(self._unadmitted)).end_unadmitted()
         if len(self._open) >= self._connections:
