@@ -59,6 +59,21 @@ for place in (first, second):
     shown(lambda: y)
 """
 
+QUEUED = """
+ready = devrt.device_put(np.ones(4, np.float32), first).block_until_ready()
+there = devrt.device_put(np.ones(4, np.float32), second).block_until_ready()
+twice = devrt.jit(lambda a: a + a)
+twice(there).block_until_ready()
+copy = lambda a: devrt.device_put(a, second, may_alias=False)
+uses = [lambda v: v + np.asarray(copy(ready)), lambda v: v + np.asarray(twice(there))]
+for use in uses:
+    started = threading.Event()
+    wait = calling(lambda v: started.wait() and v)
+    moved = copy(calling(use)(wait(x)))  # on the link that the function uses
+    started.set()
+    shown(lambda: twice(moved))
+"""
+
 EARLIER = """
 earlier = []
 reads = calling(lambda v: np.asarray(earlier[-1]) + v)
@@ -153,6 +168,10 @@ def test_a_copy_of_a_result_of_the_program_itself_is_not_waited_for():
     for refusal in printed(MADE_OF_OWN):
         assert "block_until_ready failed" in refusal
         assert "a result of that program" in refusal
+
+
+def test_a_function_uses_a_device_with_work_that_waits_for_it():
+    assert printed(QUEUED) == [str([4.0] * 4), str([6.0] * 4)]
 
 
 def test_what_earlier_programs_made_may_be_read():

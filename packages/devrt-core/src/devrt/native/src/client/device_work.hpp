@@ -6,6 +6,7 @@
 #include <utility>
 
 #include "client/client.hpp"
+#include "devrt/pjrt/engine/event.hpp"
 
 namespace devrt::native {
 
@@ -47,7 +48,8 @@ ReadyEvent start_in_order(const std::shared_ptr<DeviceBackend>& backend, Device&
                           Work work) {
   raise_if_error(backend->health(work.queue.device));
   StreamQueues& waiting = device.queue();
-  bool begins_now = waiting.is_idle();  // what waits in a thread was there before
+  // What waits in a thread was there before; but it may wait for the function that calls this.
+  bool begins_now = waiting.is_idle() || (work.queue.stream == 0 && pjrt::is_in_callback());
   for (const ReadyEvent& event : work.after) {
     if (backend->is_behind(work.queue, event)) continue;
     // Looked at once: an event that fails after a first look must not count as ready in a second.
@@ -56,7 +58,9 @@ ReadyEvent start_in_order(const std::shared_ptr<DeviceBackend>& backend, Device&
     begins_now = begins_now && (ended || backend->wait(work.queue, event));
   }
   if (begins_now) return start_now(*backend, work);
-  ReadyPromise promise;
+  Dependencies dependencies;
+  for (const ReadyEvent& event : work.after) add_dependencies(event.dependencies(), dependencies);
+  ReadyPromise promise(std::move(dependencies));
   ReadyEvent ready = promise.event();
   const std::int64_t stream = work.queue.stream;
   waiting.enqueue(stream,

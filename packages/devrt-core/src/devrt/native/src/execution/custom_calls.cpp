@@ -151,11 +151,13 @@ void check_not_behind_caller(const Buffer& buffer, const char* operation) {
   // Programs before it have ended, though nobody may have reported that yet.
   if (output && output->call().number >= calling->number())
     check_not_called_from(device, operation);
-  const auto is_of_caller = [](const auto& dependency) {
+  bool is_of_caller = false;
+  for (const auto& dependency : ready.dependencies()) {
     const auto* end = dynamic_cast<const ProgramEnd*>(dependency.get());
-    return end && end->call().number == calling->number();
-  };
-  if (std::ranges::none_of(ready.dependencies(), is_of_caller)) return;
+    if (end && end->call().number > calling->number()) check_not_called_from(device, operation);
+    is_of_caller = is_of_caller || (end && end->call().number == calling->number());
+  }
+  if (!is_of_caller) return;
   throw StatusError(
       Status(
           StatusCode::kFailedPrecondition,

@@ -15,10 +15,9 @@ namespace devrt::native {
 /// A call of a program, and who learns how it fails.
 struct ProgramCall {
   std::uint64_t number = 0;  ///< of all calls of the process, in the order of their starts
-  bool fails_alone = false;  ///< by functions that it calls, which the engine learns
   bool is_of_job = false;    ///< all processes of the job learn it: they take part
-  bool is_known_to_engine =
-      false;  ///< the engine starts nothing with the outputs of one that failed
+  /// The engine starts nothing with the outputs of one that failed.
+  bool is_known_to_engine = false;
 };
 
 /// Returns the number of a call that is about to start.

@@ -29,11 +29,10 @@ struct Others {
 bool is_awaited(const Engine& engine, Buffer* const& argument, Others others) {
   const ReadyEvent& ready = argument->ready();
   const bool is_ordered = platform().engine.donates_views && ready.source();
-  if (!is_ordered) return others.are_shards;
+  if (!is_ordered)
+    return others.are_shards || (others.are_processes && platform().engine.donates_views);
   if (const auto* output = dynamic_cast<const EngineEvent*>(ready.source())) {
-    const ProgramCall& call = output->call();
-    if (call.fails_alone && (others.are_shards || others.are_processes)) return true;
-    if (call.is_known_to_engine && !others.are_processes) return false;
+    if (output->call().is_known_to_engine && !others.are_processes) return false;
   }
   if (!others.are_processes && !others.are_functions) return false;
   const Dependencies dependencies = engine.dependencies_of({&argument, 1});
@@ -255,9 +254,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
     reserve(reservations.span(), bytes.span());
   }
   const bool waits_for_others = is_together || spans_processes();
-  const ProgramCall call{.number = next_call_number(),
-                         .fails_alone = !signature_->custom_calls.empty() && !waits_for_others,
-                         .is_of_job = is_of_job_};
+  const ProgramCall call{.number = next_call_number(), .is_of_job = is_of_job_};
   Context context = context_of(waits_for_others, 0, call.number);
   // Whatever the engine refuses of one device's program without effects may be tried again.
   has_begun = shards.size() > 1 || context || signature_->has_donation;

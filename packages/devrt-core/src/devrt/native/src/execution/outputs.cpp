@@ -181,7 +181,7 @@ class Pending {
         temporaries_(std::move(kept.reservation.temporaries)),
         context_(std::move(kept.context)),
         storages_(std::move(kept.storages)),
-        can_be_ordered_(pjrt::streams_of(client_->api())),
+        has_streams_(pjrt::streams_of(client_->api())),
         device_(static_cast<std::size_t>(targets.owner.local_id())),
         origin_(targets),
         countdown_(std::make_shared<Countdown>(std::max<std::size_t>(outputs.size(), 1))),
@@ -190,9 +190,12 @@ class Pending {
         call_(kept.call) {
     call_.is_known_to_engine = dependencies_.empty() && !(context_ && context_->holds_back());
     const bool has_functions = !targets.program->custom_calls.empty();
-    if (can_be_ordered_ && (kept.meets_others || has_functions)) {
+    if (has_streams_ && (kept.meets_others || has_functions)) {
       end_ = std::make_shared<ProgramEnd>(end_without_dependencies(), call_);
     }
+    if (has_streams_ && has_functions) ended_ = ended_.with({end_});
+    // A function of the host may need a device whose stream would wait for this program.
+    can_be_ordered_ = has_streams_ && !has_functions;
     for (std::size_t i = 0; i < outputs.size(); ++i) {
       const pjrt::Tensor& tensor = targets.tensors()[i];
       parts_.push_back({{outputs[i].engine.share(), outputs[i].storage.share()},
@@ -272,11 +275,12 @@ class Pending {
   HeldTemporaries temporaries_;
   const Ref<pjrt::ffi::HoldingContext> context_;
   std::vector<Ref<Storage>> storages_;
-  const bool can_be_ordered_;
+  const bool has_streams_;
+  bool can_be_ordered_ = false;
   const std::size_t device_;
   const Origin origin_;
   const std::shared_ptr<Countdown> countdown_;
-  const ReadyEvent ended_;
+  ReadyEvent ended_;
   const Dependencies dependencies_;
   ProgramCall call_;
   std::shared_ptr<const ProgramEnd> end_ = {};

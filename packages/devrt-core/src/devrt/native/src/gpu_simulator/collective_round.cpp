@@ -84,7 +84,7 @@ void CollectiveSide::write(std::span<const std::byte> from) const {
   if (bytes > 0) std::memcpy(data(), from.data(), bytes);
 }
 
-void Round::arrive(std::size_t rank, const std::function<int()>& work) {
+bool Round::arrive(std::size_t rank, const std::function<int()>& work) {
   std::unique_lock lock(clique->mutex);
   if (!clique->is_aborted[rank] && ++arrived == ranks) {
     lock.unlock();
@@ -96,6 +96,7 @@ void Round::arrive(std::size_t rank, const std::function<int()>& work) {
   }
   clique->changed.wait(lock, [&] { return is_over || clique->is_aborted[rank]; });
   --clique->running[rank];
+  return is_over;
 }
 
 std::string Round::misfit() const {

@@ -46,8 +46,9 @@ struct Round {
   bool is_over = false;     ///< the same
 
   /// Has a rank wait until all have come; the last one does the work. That returns 0, or the
-  /// library's result of a failure, after which the ranks wait until they are aborted.
-  void arrive(std::size_t rank, const std::function<int()>& work);
+  /// library's result of a failure, after which the ranks wait until they are aborted. Returns
+  /// whether the work was done.
+  bool arrive(std::size_t rank, const std::function<int()>& work);
   /// Returns what is wrong with the parts; empty if they fit.
   std::string misfit() const;
   /// Returns what is wrong with the parts beside those of other processes; empty if they fit.

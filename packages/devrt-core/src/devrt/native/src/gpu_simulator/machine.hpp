@@ -192,6 +192,8 @@ class Machine : public std::enable_shared_from_this<Machine> {
   std::vector<Piece> read_pieces(const Round& round);
   int exchange(const Round& round, std::vector<Piece>& pieces);
   void write_results(const Round& round, const std::vector<Piece>& pieces);
+  /// Takes the results of a rank that was broken off as written: nobody knows what is there.
+  void leave_results(const Round& round, std::size_t rank);
   /// Finds a kernel that can be launched so.
   Kernel kernel_for(const Call& call, const Launch& launch, Handle handle);
   void launch_in_program(const Call& call, const Launch& launch, Handle handle);

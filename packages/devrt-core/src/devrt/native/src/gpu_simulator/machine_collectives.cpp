@@ -140,8 +140,9 @@ void Machine::start_round(const RoundRef& round) {
       const std::lock_guard of_clique(round->clique->mutex);
       ++round->clique->running[rank];
     }
-    enqueue(stream, part->from.moment, join_default(*stream),
-            [this, round, rank](Code) { round->arrive(rank, [&] { return run_round(*round); }); });
+    enqueue(stream, part->from.moment, join_default(*stream), [this, round, rank](Code) {
+      if (!round->arrive(rank, [&] { return run_round(*round); })) leave_results(*round, rank);
+    });
   }
 }
 
@@ -162,6 +163,14 @@ void Machine::write_results(const Round& round, const std::vector<Piece>& pieces
   for (const RankPart& part : round.parts) {
     const CollectiveSide& side = part.to;
     if (side.bytes > 0) side.allocation->written.add(side.begin(), side.end());
+  }
+}
+
+void Machine::leave_results(const Round& round, std::size_t rank) {
+  const Lock state(state_);
+  for (const RankPart& part : round.parts) {
+    const CollectiveSide& side = part.to;
+    if (part.rank == rank && side.bytes > 0) side.allocation->written.add(side.begin(), side.end());
   }
 }
 
