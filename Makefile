@@ -49,7 +49,7 @@ demo: $(STAMP)
 check: lint types rules stubs test docs
 
 test: $(STAMP) $(PLUGINS)
-	$(BIN)/python -m pytest -n auto --dist=worksteal $(ARGS)
+	$(BIN)/python -m pytest -n auto --dist=worksteal --ignore=tests/repo $(ARGS)
 
 test-all: $(STAMP)
 	$(BIN)/nox
