@@ -186,6 +186,10 @@ Dependencies Engine::dependencies_of(std::span<Buffer* const> arguments) const {
     const ReadyEvent& ready = argument->ready();
     if (ready.is_known() && ready.error().ok()) continue;
     if (!pjrt::streams_of(client_->api())) return {};  // the host has waited for all others
+    if (!ready.source()) {  // of a program that calls functions: the plugin alone has its errors
+      add_dependencies(ready.dependencies(), found);
+      continue;
+    }
     const Memory& memory = *argument->memory();
     const auto device = static_cast<std::size_t>(memory.device().local_id());
     memory.client().backend().add_dependencies(device, ready, found);
