@@ -143,9 +143,11 @@ def test_what_is_made_of_what_a_function_of_the_host_failed_has_its_error(driver
     found = called(devrt.device_put(units, may_alias=True))
     moved = devrt.device_put(found, devices[1])
     again = devrt.device_put(moved, devices[0])
-    assert not any(array.is_ready() for array in (found, moved, again))
+    doubled = devrt.device_put(found * 2, devices[0], may_alias=False)
+    made = (doubled, again, moved, found)
+    assert not any(array.is_ready() for array in made)
     units.gate.set()
-    for array in (again, moved, found):
+    for array in made:
         for read in (np.asarray, devrt.Array.__dlpack__, lambda x: np.asarray(x * 2)):
             with pytest.raises(devrt.errors.DevrtError, match="no root") as caught:
                 read(array)
