@@ -139,11 +139,13 @@ def test_what_is_made_of_what_a_function_of_the_host_failed_has_its_error(driver
 
     spec = devrt.ShapeDtypeStruct((COUNT,), np.float32)
     called = devrt.jit(lambda x: devrt.pure_callback(root, spec, x))
+    twice = devrt.jit(lambda x: x + x)
+    assert set(np.asarray(twice(called(put(1, devices[0]))))) == {2}  # compiled
     units = Gated(driver, COUNT, "<f4")
     found = called(devrt.device_put(units, may_alias=True))
     moved = devrt.device_put(found, devices[1])
     again = devrt.device_put(moved, devices[0])
-    doubled = devrt.device_put(found * 2, devices[0], may_alias=False)
+    doubled = devrt.device_put(twice(found), devices[0], may_alias=False)
     made = (doubled, again, moved, found)
     assert not any(array.is_ready() for array in made)
     units.gate.set()
