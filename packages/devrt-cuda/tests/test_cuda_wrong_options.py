@@ -138,6 +138,29 @@ def test_the_variable_of_the_simulator_is_known():
     assert python(code, options=(), clean=("DEVRT_", "JAX_"), **environ).stdout == "[]\n"
 
 
+FAILURES = {
+    "driver_version=9000": "FAILED_PRECONDITION load_driver None",
+    "missing=cuStreamCreateWithPriority": "FAILED_PRECONDITION load_driver None",
+    "fail=cuInit:1:no_device": "UNAVAILABLE load_driver None",
+    "fail=cuDevicePrimaryCtxRetain:1:device_lost": "DATA_LOSS context_retain cuda:0",
+    "fail=cuDevicePrimaryCtxRetain:1:out_of_memory": "RESOURCE_EXHAUSTED context_retain cuda:0",
+}
+
+
+@pytest.mark.parametrize("setting", FAILURES)
+def test_a_client_that_cannot_be_made_says_which_operation_failed_on_which_device(setting):
+    code = """
+        import devrt
+        try:
+            devrt.devices("cuda")
+        except devrt.errors.BackendInitializationError as error:
+            print(error.code.name, error.operation, getattr(error, "device", None))
+    """
+    environ = {"DEVRT_CUDA_MOCK": "2", "DEVRT_GPU_SIMULATOR": setting}
+    ran = python(code, options=("-W", "ignore"), clean=("DEVRT_", "JAX_"), **environ)
+    assert ran.stdout.strip() == FAILURES[setting]
+
+
 @pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork")
 def test_a_child_that_is_forked_has_no_driver_and_says_so():
     code = """

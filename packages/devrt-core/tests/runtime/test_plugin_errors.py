@@ -15,6 +15,7 @@ from devrt.errors import (
     OutOfMemoryError,
     PluginContractError,
     PluginError,
+    StatusCode,
 )
 from devrt.probing.client_checks import problem_of
 from devrt.sharding import NamedSharding, PartitionSpec
@@ -134,6 +135,30 @@ def test_an_argument_error_of_the_plugins_own_is_a_failure_like_any_other(plugin
         assert (caught.value.plugin, caught.value.platform) == ("fake-bad", "bad")
         with pytest.raises(InvalidArgumentError, match="it rejects"):  # a value of the caller's
             runtime.make_client("bad", {"num_bad": 3})
+
+
+LOST = """
+    from devrt.errors import DeviceLostError
+    raise DeviceLostError("gone", operation="open", device="one:3", queue=7)"""
+
+
+def test_a_failure_has_the_code_operation_and_device_of_its_cause(plugins):
+    plugins.add("one", make=LOST)
+    plugins.add("two", make="raise OSError('gone')")
+    runtime = plugins.runtime()
+    for _ in range(2):  # the second is a copy of what the first one kept
+        with pytest.raises(BackendInitializationError) as caught:
+            runtime.get_backend("one")
+        assert caught.value.code is StatusCode.DATA_LOSS
+        assert (caught.value.operation, caught.value.device) == ("open", "one:3")
+        assert set(caught.value.data) == {
+            *("operation", "device"),
+            *("phase", "plugin", "version", "platform"),
+        }
+    with pytest.raises(BackendInitializationError) as caught:
+        runtime.get_backend("two")
+    assert caught.value.code is StatusCode.INTERNAL
+    assert not hasattr(caught.value, "device")
 
 
 FAILS = "{name} = lambda self, *a, **k: {{}}['gone']"

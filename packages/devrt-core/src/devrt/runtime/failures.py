@@ -203,7 +203,7 @@ def _ruled_out(
 
 
 def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
-    """Return the error for a client factory that raised."""
+    """Return the error for a client factory that raised: with its code, operation and device."""
     cause = str(error).rstrip(".")
     missing = missing_module(error) if ref.has_distribution else ""
     fix = f"Install it with: {command_for_module(ref.distribution, missing)}" if missing else ""
@@ -212,7 +212,10 @@ def initialization(ref: PluginRef, error: BaseException) -> DevrtError:
         f"{type(error).__name__}: {cause}. {fix or 'Fix that'}, or choose another platform with "
         "DEVRT_PLATFORMS; `devrt list` shows which are installed."
     )
-    return BackendInitializationError(msg, phase="client", **ref.facts())
+    known = error.data if isinstance(error, DevrtError) else {}
+    where = {name: known[name] for name in ("operation", "device") if name in known}
+    code = error.code if isinstance(error, DevrtError) else None
+    return BackendInitializationError(msg, code=code, phase="client", **where, **ref.facts())
 
 
 def absent_option(
