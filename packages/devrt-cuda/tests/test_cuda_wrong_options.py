@@ -5,8 +5,9 @@ import os
 import numpy as np
 import pytest
 
-from devrt.errors import InvalidArgumentError, InvalidTypeError
+from devrt.errors import DevrtWarning, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
+from devrt.xla_client import GpuAllocatorConfig
 from support import python
 
 WRONG_TYPES = {
@@ -29,6 +30,7 @@ WRONG_VALUES = {
     "allocator": ["", "vmm", 1, []],
     "collective_memory_size": [-1],
     "memory_fraction": [0, -1, float("nan"), float("inf"), 10**400, 1.5, 1e9, 1e-300],
+    "platform_name": ["rocm", "cpu", ""],
     "mock_gpu_topology": [0, "0", "2x", True, []],
     "node_id": [-1, 1, 2**40, 2**70],
     "num_nodes": [0, -1, 2**40],
@@ -65,6 +67,12 @@ def test_an_option_of_another_type_is_refused(name, value):
 def test_an_option_that_is_out_of_range_is_refused(name, value):
     with pytest.raises(InvalidArgumentError, match=name):
         client(**{name: value})
+
+
+@pytest.mark.parametrize("name", ["cuda", "CUDA", "gpu", None])
+def test_the_clients_own_platform_may_be_named(name):
+    with client(platform_name=name) as made:
+        assert made.platform == "cuda"
 
 
 def test_numbers_and_truth_values_of_numpy_are_taken():
@@ -183,6 +191,33 @@ def test_a_child_that_is_forked_has_no_driver_and_says_so():
         client().close()
     """
     python(code, clean=("DEVRT_", "JAX_"))
+
+
+PREALLOCATED = {"allocator": "platform", "preallocate": True}
+IN_CONFIG = GpuAllocatorConfig(kind=GpuAllocatorConfig.Kind.PLATFORM, preallocate=True)
+
+
+@pytest.mark.parametrize("options", [PREALLOCATED, {"allocator": IN_CONFIG}], ids=["both", "one"])
+def test_the_allocator_that_keeps_nothing_does_not_preallocate(options):
+    with pytest.raises(InvalidArgumentError, match=r"allocator='platform'.*preallocate=True"):
+        client(**options)
+
+
+@pytest.mark.parametrize("given", [(), ("allocator",), ("preallocate",)], ids=str)
+def test_a_variable_that_asks_for_preallocation_where_there_is_none_is_named(given, monkeypatch):
+    for name, value in PREALLOCATED.items():
+        if name not in given:
+            monkeypatch.setenv(f"XLA_PYTHON_CLIENT_{name.upper()}", str(value).lower())
+    with pytest.warns(DevrtWarning, match="XLA_PYTHON_CLIENT_PREALLOCATE.*XLA_PYTHON_CLIENT_ALL"):
+        made = client(**{name: PREALLOCATED[name] for name in given})
+    with made:
+        assert made.local_devices()[0].memory_stats()["bytes_in_use"] == 0
+
+
+def test_an_allocator_that_keeps_nothing_says_nothing_where_it_need_not():
+    kind = GpuAllocatorConfig.Kind.PLATFORM
+    for options in ({"allocator": "platform"}, {"allocator": GpuAllocatorConfig(kind=kind)}):
+        client(**options).close()
 
 
 @pytest.mark.parametrize("fraction", ["1.5", "1e-300"])

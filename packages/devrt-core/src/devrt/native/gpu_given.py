@@ -12,8 +12,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
 from devrt._support.partitions import MOST_NODES, one_partition
+from devrt._support.warn import warn
 from devrt.contract import check_known
-from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
+from devrt.errors import ConfigError, DevrtWarning, InvalidArgumentError, InvalidTypeError
 from devrt.native.gpu_simulation import MOST_DEVICES
 from devrt.records import OptionSpec
 
@@ -77,10 +78,22 @@ def checked_options(
     """
     known = {spec.name: spec for spec in specs}
     check_known(options, {*_GIVEN, *known}, platform)
-    return {
+    checked = {
         name: _configured(known[name], value) if name in known else _given(name, value)
         for name, value in options.items()
     }
+    _check_platform(checked.get("platform_name"), platform)
+    return checked
+
+
+def _check_platform(named: str | None, platform: str) -> None:
+    """Refuse another platform than the client's; XLA's clients take capitals and ``gpu`` too."""
+    if named is not None and named.lower() not in (platform, "gpu"):
+        msg = (
+            f"platform_name is {named!r}, and this is a client of {platform!r}. Leave it out, or "
+            "make a client of the platform that is meant."
+        )
+        raise InvalidArgumentError(msg, option="platform_name")
 
 
 def _configured(spec: OptionSpec, value: Any) -> Any:
@@ -133,10 +146,33 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         where = "" if options.get("allocator") is not None else " of XLA_PYTHON_CLIENT_ALLOCATOR"
         msg = f"the allocator {allocator!r}{where} is none of this client's: {listed}."
         raise InvalidArgumentError(msg, option="allocator")
+    if chosen["allocator"] == "platform" and chosen.get("preallocate"):
+        _no_preallocation(options)
     if "memory_fraction" in chosen:
         chosen["memory_fraction"] = _checked_fraction(chosen["memory_fraction"])
     _check_size(chosen.get("collective_memory_size", 0))
     return chosen
+
+
+def _no_preallocation(options: Mapping[str, Any]) -> None:
+    """Refuse a call that would preallocate what no allocator keeps.
+
+    JAX takes its two variables together, and one of them may be exported for a program that gives
+    the other as an option: there a warning is enough.
+    """
+    allocator = options.get("allocator")
+    of_config: dict[str, Any] = getattr(allocator, "given", dict)()
+    if allocator is not None and of_config.get("preallocate", options.get("preallocate")):
+        msg = (
+            "allocator='platform' takes each block from the driver and keeps none, so there is "
+            "nothing that preallocate=True could take in advance. Give one of them."
+        )
+        raise InvalidArgumentError(msg, option="preallocate")
+    msg = (
+        "preallocate (or XLA_PYTHON_CLIENT_PREALLOCATE) does nothing with the allocator 'platform' "
+        "(or XLA_PYTHON_CLIENT_ALLOCATOR), which takes each block from the driver and keeps none."
+    )
+    warn(msg, DevrtWarning)
 
 
 def _check_agreement(of_config: Mapping[str, Any], options: Mapping[str, Any]) -> None:
