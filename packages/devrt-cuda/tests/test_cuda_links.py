@@ -17,6 +17,7 @@ pytest.importorskip("pynvml")
 
 PROGRAM = """
 import json
+import pynvml
 from types import SimpleNamespace
 
 from devrt_cuda._nvml import machine, nvlinks, readings
@@ -30,7 +31,10 @@ first, second, _ = readings(devices)
 print(json.dumps([links, [first.memory_used, first.memory_total, first.utilization],
     [first.temperature, first.power], [[p.pid, p.bytes] for p in first.processes],
     [second.utilization, len(second.processes)], [[r.device, r.kind, r.pci_bus_id]
-    for r in machine()], machine()[0].processes == first.processes]))
+    for r in machine()], machine()[0].processes == first.processes,
+    [r.memory_numa_node for r in machine()]]))
+pynvml.nvmlDeviceGetNumaNodeId = None  # of 12.535
+assert readings(devices)[0].memory_numa_node is None
 """
 
 
@@ -55,7 +59,7 @@ def library(tmp_path):
 
 def test_links_and_readings(library):
     answer = json.loads(run(PROGRAM, LD_LIBRARY_PATH=str(library)))
-    links, memory, sensors, processes, second, machine, same = answer
+    links, memory, sensors, processes, second, machine, same, nodes = answer
     assert links == [[10, 11, "NV", 4], [10, 12, "NV", 2]]
     assert memory == [3 << 30, 80 << 30, 37]
     assert sensors == [41, 71.5]
@@ -64,6 +68,7 @@ def test_links_and_readings(library):
     addresses = ("0000:3d:00.0", "0000:3e:00.0", "0000:3f:00.0")
     assert machine == [[i, f"NVIDIA Stand-in {i}", a] for i, a in enumerate(addresses)]
     assert same
+    assert nodes == [9, None, None]
 
 
 WITHOUT = """

@@ -117,6 +117,8 @@ class DeviceReading:
         The model; needed where there is no client that knows it.
     pci_bus_id : str, optional
         Where it sits (``"0000:3b:00.0"``).
+    memory_numa_node : int, optional
+        The NUMA node that its own memory is; of most devices it is none.
     """
 
     device: int
@@ -128,6 +130,7 @@ class DeviceReading:
     processes: tuple[DeviceProcess, ...] = ()
     kind: str = ""
     pci_bus_id: str = ""
+    memory_numa_node: int | None = None
 
 
 def pci_devices(vendor: int, *, root: str | os.PathLike[str] = "/") -> tuple[PciDevice, ...]:

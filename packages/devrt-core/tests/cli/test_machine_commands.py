@@ -19,7 +19,7 @@ def links(devices):
 def readings(devices):
     process = DeviceProcess(os.getpid(), 1 << 20)
     return [DeviceReading(devices[0].id, memory_used=3 << 20, utilization=42, power=71.5,
-                          processes=(process,))]
+                          memory_numa_node=9, processes=(process,))]
 """
 FAILS = """
 def links(devices):
@@ -67,11 +67,17 @@ def test_topo_has_a_plugins_links_from_either_side(run):
     assert (platform["elsewhere"], platform["problem"]) == (0, None)
 
 
+def test_topo_has_the_columns_of_nvidia_smi(run):
+    lines = run(REPORTS, "topo").stdout.splitlines()
+    assert lines[1].split(maxsplit=2)[2] == "CPU Affinity  NUMA Affinity  GPU NUMA ID"
+    assert [line.split()[-1] for line in lines[2:4]] == ["9", "N/A"]
+
+
 def test_topo_without_links_or_addresses_says_that_nobody_says(run):
     done = run(FAILS, "topo")
     assert done.exit_code == 0
     lines = done.stdout.splitlines()
-    assert lines[2].split() == ["one:0", "X", "?", "N/A", "N/A"]
+    assert lines[2].split() == ["one:0", "X", "?", "N/A", "N/A", "N/A"]
     assert "its links raised RuntimeError: no luck" in done.stdout
     assert lines[-1].split()[0] == "?"
 

@@ -85,7 +85,15 @@ def _reading(nvml: Any, number: int, handle: Any) -> DeviceReading:
         processes=_processes(nvml, handle),
         kind=_text(name or ""),
         pci_bus_id="" if pci is None else _address(pci.busId),
+        memory_numa_node=_numa_node(nvml, handle),
     )
+
+
+def _numa_node(nvml: Any, handle: Any) -> int | None:
+    """Return the NUMA node that a device's memory is, as Grace Hopper's; older bindings cannot."""
+    function = getattr(nvml, "nvmlDeviceGetNumaNodeId", None)
+    node = None if function is None else _answer(nvml, function, handle)
+    return None if node is None or node < 0 else int(node)
 
 
 def _processes(nvml: Any, handle: Any) -> tuple[DeviceProcess, ...]:

@@ -46,10 +46,11 @@ def topology(platform: str | None = None) -> dict[str, Any]:
 def _platform(client: Client, factory: ClientFactory) -> dict[str, Any]:
     devices = client.local_devices()
     links, problem = _links(factory, devices)
+    nodes = dict(reported("readings", _memory_nodes, factory, devices)[0])
     return {
         "platform": client.platform,
         "platform_version": client.platform_version,
-        "devices": [_device(device) for device in devices],
+        "devices": [_device(device, nodes.get(device.id)) for device in devices],
         "matrix": [[_connection(a, b, links) for b in devices] for a in devices],
         "elsewhere": client.device_count() - len(devices),
         "problem": problem,
@@ -70,7 +71,13 @@ def _by_pair(
     return [(frozenset((link.first, link.second)), link) for link in factory.links(devices)]
 
 
-def _device(device: Device) -> dict[str, Any]:
+def _memory_nodes(
+    factory: ClientFactory, devices: Sequence[Device]
+) -> list[tuple[int, int | None]]:
+    return [(each.device, each.memory_numa_node) for each in factory.readings(devices)]
+
+
+def _device(device: Device, memory_node: int | None) -> dict[str, Any]:
     node = device.attributes.get("numa_node")
     address = device.attributes.get("pci_bus_id")
     if not isinstance(node, int) or node < 0:  # the kernel says -1 where there is one node
@@ -81,6 +88,7 @@ def _device(device: Device) -> dict[str, Any]:
         "kind": device.device_kind,
         "pci_bus_id": address,
         "numa_node": node,
+        "memory_numa_node": memory_node,
         "cpus": near,
     }
 
@@ -119,10 +127,16 @@ def _show_platform(out: Output, each: Mapping[str, Any]) -> None:
     kinds = ", ".join(dict.fromkeys(device["kind"] for device in each["devices"]))
     out.line(f"{each['platform']}: {kinds}")
     rows = [
-        [name, *cells, device["cpus"] or _NONE, _number(device["numa_node"])]
+        [
+            name,
+            *cells,
+            device["cpus"] or _NONE,
+            _number(device["numa_node"]),
+            _number(device["memory_numa_node"]),
+        ]
         for name, cells, device in zip(names, each["matrix"], each["devices"], strict=True)
     ]
-    out.table(["", *names, "CPU Affinity", "NUMA Affinity"], rows)
+    out.table(["", *names, "CPU Affinity", "NUMA Affinity", "GPU NUMA ID"], rows)
     if each["elsewhere"]:
         out.line(f"and {each['elsewhere']} devices of other processes")
     if each["problem"]:
