@@ -1,6 +1,7 @@
-"""The tables of the page on GPUs that say how many devices are simulated: every row is run."""
+"""The tables of the page on GPUs about simulated devices, how many and which: every row is run."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
@@ -10,7 +11,8 @@ from support import python
 
 pytest.importorskip("devrt_cuda")
 
-PAGE = Path(__file__).parents[2] / "docs" / "users" / "gpus.md"
+ROOT = Path(__file__).parents[2]
+PAGE = ROOT / "docs" / "users" / "gpus.md"
 
 
 def rows_below(head):
@@ -22,6 +24,7 @@ def rows_below(head):
 
 
 CLIENTS = rows_below("| `options` | variables |")
+MODELS = rows_below("| `model` | platform |")
 JOBS = rows_below("| `DEVRT_CUDA_MOCK` | devices of each process |")
 
 CLIENT = """
@@ -67,3 +70,27 @@ def test_a_job_has_as_many_simulated_devices_as_the_page_says(mock, local, every
         return
     printed = run_job(JOB, DEVRT_CUDA_MOCK=mock)
     assert printed == [[[local, everywhere, partitions]]] * 2
+
+
+MODEL = """
+from devrt.runtime import default_runtime
+def facts(platform):
+    device = default_runtime().make_client(platform, {"mock": True}).local_devices()[0]
+    print(device.device_kind, device.architecture, device.core_count, sep="|")
+"""
+
+
+@pytest.mark.parametrize(("model", "platform", "kind", "architecture", "cores"), MODELS)
+def test_a_model_is_what_the_page_says(model, platform, kind, architecture, cores):
+    pytest.importorskip(f"devrt_{platform}")
+    code = f"{MODEL}facts({platform!r})"
+    given = {"DEVRT_GPU_SIMULATOR": f"model={model}"}
+    ran = python(code, options=("-W", "ignore"), clean=("DEVRT_", "JAX_"), **given)
+    assert ran.stdout.strip().split("|") == [kind, architecture, cores]
+
+
+@pytest.mark.parametrize("platform", ["cuda", "rocm"])
+def test_the_page_has_every_model_in_its_order(platform):
+    source = ROOT / f"packages/devrt-{platform}/native/simulated_devices.cpp"
+    keys = re.findall(r'\.key = "(\w+)"', source.read_text(encoding="utf-8"))
+    assert [row[0] for row in MODELS if row[1] == platform] == keys
