@@ -11,7 +11,7 @@ from gpu_conformance import LEVELS, check_level
 from support import xla_cpu_library
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", ["memory", *LEVELS])
 def test_every_case_passes(monkeypatch, level):
     check_level(monkeypatch, "cuda", level)
 

@@ -10,7 +10,7 @@ import gpu_library
 from gpu_conformance import LEVELS, check_level
 
 
-@pytest.mark.parametrize("level", LEVELS)
+@pytest.mark.parametrize("level", [pytest.param("memory", marks=pytest.mark.stress), *LEVELS])
 def test_every_case_passes(monkeypatch, level):
     check_level(monkeypatch, "rocm", level)
 
