@@ -155,7 +155,7 @@ def test_top_shows_simulated_devices_of_which_nobody_reports_the_use():
     assert first["memory"] == dict.fromkeys(kinds, 0)
     assert first["total"] == 1 << 30
     assert (first["used"], first["utilization"], first["processes"]) == (None, None, [])
-    assert found["problems"] == {}
+    assert "cuda" not in found["problems"]
     once = devrt("top", "--platform", "cuda", "--once", **environ).stdout.splitlines()
     assert once[0].split()[:4] == ["device", "used", "total", "busy"]
     assert once[1].endswith("(simulated)")

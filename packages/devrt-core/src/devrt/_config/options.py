@@ -73,6 +73,13 @@ CORE_OPTIONS = (
         maximum=1e6,
         help="Seconds that making a client may take; unset: what the plugin says, else for ever.",
     ),
+    OptionSpec(
+        name="show_in_top",
+        type=bool,
+        default=False,
+        help="Whether 'devrt top' of the same user sees what this process's clients have in use of "
+        "each kind of memory: a thread answers it (Linux). Set it before the first client.",
+    ),
     TRACEBACK_IN_BUFFERS,
     *CACHE_OPTIONS,
 )

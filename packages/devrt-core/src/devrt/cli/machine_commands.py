@@ -116,6 +116,7 @@ def top(platform: str | None, mock: str | None, once: bool, interval: float, as_
 
     The figures are the vendor's library's or the kernel's, and no device is opened for them. Where
     nobody tells of a platform's devices, a client does, with its own use of each kind of memory.
+    Clients of processes that were started with DEVRT_SHOW_IN_TOP=1 are shown with theirs.
     """
     from devrt.cli import top as _top
 

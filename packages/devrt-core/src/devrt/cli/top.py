@@ -1,30 +1,35 @@
-"""What ``devrt top`` shows: each device's memory, by kind and by process, and how busy it is."""
+"""What ``devrt top`` shows: how busy devices are, and their memory by process, client and kind."""
 
 from __future__ import annotations
 
 import time
 from collections.abc import Mapping, Sequence
-from pathlib import Path
 from typing import Any, NamedTuple
 
 import click
 
 from devrt.cli import report
 from devrt.cli.report import reported
+from devrt.cli.shown_clients import process_name, shown_clients
 from devrt.cli.tables import Output, human_bytes, plain
 from devrt.contract import Device
 from devrt.errors import DevrtError
 from devrt.hardware import DeviceReading
 from devrt.records import ClientFactory
+from devrt.runtime.memory_server import memory_by_kind
 
 __all__ = ["Sources", "snapshot", "sources", "watch"]
 
 
 class Sources(NamedTuple):
-    """Who tells of devices: vendors' libraries of the machine's, and clients of all others."""
+    """Who tells of devices: vendors' libraries of the machine's, and clients of all others.
+
+    ``only_these`` is set where one platform was requested.
+    """
 
     machines: dict[str, ClientFactory]
     clients: report.Found
+    only_these: bool = False
 
 
 def sources(platform: str | None = None) -> Sources:
@@ -42,9 +47,9 @@ def sources(platform: str | None = None) -> Sources:
     }
     nobody = report.Found([], [], [], [])
     if machines and platform is not None:
-        return Sources(machines, nobody)
+        return Sources(machines, nobody, only_these=True)
     try:
-        return Sources(machines, report.usable(platform, but=machines))
+        return Sources(machines, report.usable(platform, but=machines), platform is not None)
     except DevrtError:
         if not machines:
             raise
@@ -57,8 +62,9 @@ def snapshot(found: Sources) -> dict[str, Any]:
     Keys: ``devices`` (list of ``platform``, ``id``, ``kind``, ``pci_bus_id``, ``client``, which is
     the backend of this process that uses it, ``memory``, what that has in use by kind of memory,
     ``used`` and ``total`` bytes over all processes, ``utilization``, ``temperature``, ``power`` and
-    ``processes``; null is what nobody reports) and ``problems`` (by platform, why its vendor's
-    library reports nothing).
+    ``processes``; null is what nobody reports), ``clients`` (the rows of `shown_clients` for other
+    processes, with ``device``, the number among ``devices`` of the one that is meant, or null) and
+    ``problems`` (by platform, why its vendor's library reports nothing, and by process).
     """
     devices: list[dict[str, Any]] = []
     problems: dict[str, str] = {}
@@ -72,7 +78,21 @@ def snapshot(found: Sources) -> dict[str, Any]:
         readings, problem = reported("readings", _by_device, factory, local)
         devices += [_of_client(device, name, dict(readings)) for device in local]
         problems |= {client.platform: problem} if problem else {}
-    return {"devices": devices, "problems": problems}
+    shown = shown_clients()
+    platforms = {row["platform"] for row in devices} if found.only_these else None
+    clients = [
+        {**row, "device": _device_of(row, devices)}
+        for row in shown.rows
+        if platforms is None or row["platform"] in platforms
+    ]
+    return {"devices": devices, "clients": clients, "problems": problems | shown.problems}
+
+
+def _device_of(row: Mapping[str, Any], devices: Sequence[Mapping[str, Any]]) -> int | None:
+    """Return a device's number on this machine: its process may see fewer, and count those."""
+    where = (row["platform"], row["pci_bus_id"])
+    found = (each["id"] for each in devices if (each["platform"], each["pci_bus_id"]) == where)
+    return None if where[1] is None else next(found, None)
 
 
 def _of_machine(platform: str, factory: ClientFactory) -> list[dict[str, Any]]:
@@ -106,17 +126,9 @@ def _of_client(device: Device, name: str, readings: Mapping[int, DeviceReading])
         "kind": device.device_kind,
         "pci_bus_id": device.attributes.get("pci_bus_id"),
         "client": name,
-        "memory": _by_kind(device),
+        "memory": memory_by_kind(device),
         **use,
     }
-
-
-def _by_kind(device: Device) -> dict[str, int | None]:
-    """Return what this process's client has in use of each kind of memory."""
-    stats = {memory.kind: memory.memory_stats() for memory in device.addressable_memories()}
-    # A client that counts one of its memories only tells of it as the device's.
-    stats[device.default_memory().kind] = device.memory_stats()
-    return {kind: (each or {}).get("bytes_in_use") for kind, each in stats.items()}
 
 
 def _use(reading: DeviceReading) -> dict[str, Any]:
@@ -127,18 +139,10 @@ def _use(reading: DeviceReading) -> dict[str, Any]:
         "temperature": reading.temperature,
         "power": reading.power,
         "processes": [
-            {"pid": each.pid, "name": _name(each.pid), "bytes": each.bytes}
+            {"pid": each.pid, "name": process_name(each.pid), "bytes": each.bytes}
             for each in reading.processes
         ],
     }
-
-
-def _name(pid: int) -> str:
-    try:  # of another container: the number is of another namespace, and may be none here
-        name = Path(f"/proc/{pid}/comm").read_text(encoding="utf-8", errors="replace")
-    except OSError:
-        return ""
-    return plain(name.strip())
 
 
 def watch(platform: str | None, interval: float, count: int | None) -> None:
@@ -166,6 +170,8 @@ def _show(snap: Mapping[str, Any]) -> None:
     _section(out, ("device", "client", "in use by this process"), memories)
     processes = [cells for row in snap["devices"] for cells in _process_cells(row)]
     _section(out, ("device", "process", "in use", "name"), processes)
+    clients = [_client_cells(row) for row in snap["clients"]]
+    _section(out, ("device", "process", "client", "in use by kind", "name"), clients)
     for platform, problem in snap["problems"].items():
         out.line(f"{platform}: {problem}", "yellow")
 
@@ -189,8 +195,18 @@ def _device_cells(row: Mapping[str, Any]) -> list[str]:
 
 
 def _memory_cells(row: Mapping[str, Any]) -> list[str]:
-    used = (f"{kind} {human_bytes(size)}" for kind, size in row["memory"].items())
-    return [_label(row), row["client"], ", ".join(used)]
+    return [_label(row), row["client"], _kinds(row)]
+
+
+def _client_cells(row: Mapping[str, Any]) -> list[str]:
+    # What is no device of the list above has its process's number, and says what it is.
+    is_listed = row["device"] is not None
+    label = f"{row['platform']}:{row['device']}" if is_listed else f"{_label(row)} {row['kind']}"
+    return [label, str(row["pid"]), row["client"], _kinds(row), row["name"] or "-"]
+
+
+def _kinds(row: Mapping[str, Any]) -> str:
+    return ", ".join(f"{kind} {human_bytes(size)}" for kind, size in row["memory"].items())
 
 
 def _process_cells(row: Mapping[str, Any]) -> list[list[str]]:

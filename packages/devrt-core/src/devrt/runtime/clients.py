@@ -228,7 +228,17 @@ class ClientStore:
 
             raise _failures.unusable(ref, problem)
         note_origin(client, ref)
+        if self._config.read("show_in_top"):
+            self._show(client, ref)
         return client, count
+
+    def _show(self, client: Client, ref: PluginRef) -> None:
+        from devrt.runtime.memory_server import show  # only where that is requested
+
+        try:
+            show(client, ref.name)
+        except OSError as error:
+            self.warn_once(f"devrt top will not show the clients of this process: {error}.")
 
     def _is_set(self, backend: Backend) -> bool:
         """Return whether the user has set an option that the plugin brings, for it to refuse."""
