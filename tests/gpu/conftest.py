@@ -1,11 +1,20 @@
 """Tests of real GPUs: skipped where there is none, unless the caller says that there must be.
 
 pytest tests/gpu --require-device=cuda
+
+With TEST_GPU_SIMULATED=1 they run on simulated devices, which shows mistakes of the tests alone:
+the ordinary suite does that.
 """
+
+import os
 
 import pytest
 
 from devrt.errors import BackendUnavailableError
+from gpu_machine import IS_SIMULATED
+
+if IS_SIMULATED:
+    os.environ.update(DEVRT_CUDA_MOCK="2", DEVRT_ROCM_MOCK="2")
 
 
 def pytest_addoption(parser):

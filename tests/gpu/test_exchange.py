@@ -4,8 +4,7 @@ import numpy as np
 import pytest
 
 import devrt
-
-COUNT = 1 << 22
+from gpu_machine import COUNT, ROUNDS, library
 
 
 def put(device, value=1.0):
@@ -13,27 +12,27 @@ def put(device, value=1.0):
 
 
 def test_torch_reads_behind_what_fills_an_array(device):
-    torch = pytest.importorskip("torch")
-    for value in range(20):
+    torch = library("torch")
+    for value in range(ROUNDS):
         with torch.cuda.stream(torch.cuda.Stream()):
             tensor = torch.from_dlpack(put(device, value).copy())
             assert (tensor * 2).sum().item() == 2 * value * COUNT
 
 
 def test_devrt_reads_behind_what_torch_does(device):
-    torch = pytest.importorskip("torch")
-    for value in range(20):
+    torch = library("torch")
+    for value in range(ROUNDS):
         with torch.cuda.stream(torch.cuda.Stream()):
             tensor = torch.full((2048, 2048), float(value), device="cuda")
             for _ in range(10):
                 tensor = tensor + 1
             shared = devrt.dlpack.from_dlpack(tensor)
             assert shared.unsafe_buffer_pointer() == tensor.data_ptr()
-            assert set(np.asarray(shared.copy()).ravel()) == {value + 10}
+            assert (np.asarray(shared.copy()) == value + 10).all()
 
 
 def test_memory_is_shared_with_cupy_both_ways(device):
-    cupy = pytest.importorskip("cupy")
+    cupy = library("cupy")
     x = put(device, 3)
     shown = cupy.asarray(x)  # by the interface
     assert shown.data.ptr == x.unsafe_buffer_pointer()
@@ -46,8 +45,10 @@ def test_memory_is_shared_with_cupy_both_ways(device):
     assert shared.unsafe_buffer_pointer() == made.data.ptr
 
 
-def test_memory_is_shared_with_jax_both_ways(device):
-    jax = pytest.importorskip("jax")
+def test_memory_is_shared_with_jax_both_ways(device, monkeypatch):
+    # Else it takes three quarters of the device, of which others keep some.
+    monkeypatch.setenv("XLA_PYTHON_CLIENT_PREALLOCATE", "false")
+    jax = library("jax")
     if jax.default_backend() != "gpu":
         pytest.skip("jax has no GPU here")
     x = put(device, 3)
