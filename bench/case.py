@@ -50,6 +50,8 @@ class Spec:
         The point of a sweep that this case is, or None for a case of its own.
     is_large
         Whether the case is left out unless ``--full`` is given.
+    bars
+        Peers, each with the most that devrt's cost may be over the peer's.
     """
 
     name: str
@@ -58,6 +60,7 @@ class Spec:
     platform: str = "cpu"
     sweep: Sweep | None = None
     is_large: bool = False
+    bars: tuple[tuple[str, float], ...] = ()
 
 
 @dataclass(frozen=True)

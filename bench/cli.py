@@ -131,7 +131,7 @@ def write(name: str, section: dict[str, object], context: Context) -> None:
         store.write(folder / f"{slug}.json", machine.facts(), {name: section})
         return
     kind = context.versions.get("devrt", {}).get("device", "")
-    if not kind or "simulated" in kind:
+    if not kind or context.is_simulated:
         print(f"{name}: nothing is written, since there is no GPU", file=sys.stderr)
         return
     facts = machine.facts() | {"device": kind}

@@ -45,6 +45,11 @@ class Context:
     versions: dict[str, dict[str, str]] = field(default_factory=dict)
     engines: Sequence[str] = ()
 
+    @property
+    def is_simulated(self) -> bool:
+        """Whether devrt's devices stand in for GPUs: their figures say nothing of these."""
+        return "(simulated)" in self.versions.get("devrt", {}).get("device", "")
+
     def title(self, name: str) -> str:
         """Return the environment's name and version for the table, as far as it is known."""
         environment = self.environments[name]
@@ -185,9 +190,10 @@ def run_subject(
             print(f"  {subject}: {spec.name}", file=sys.stderr)
             peers = [*context.engines, *(p for p in spec.peers if p in context.environments)]
             seen = measure(pool, subject, spec, ["devrt", *peers], options.blocks)
+            bars = {} if context.is_simulated else dict(spec.bars)
             rows += [
                 Row(subject, spec.name, context.title(peer), seen["devrt"], seen[peer],
-                    sweep=spec.sweep, note=seen["devrt"].note)
+                    sweep=spec.sweep, note=seen["devrt"].note, bar=bars.get(peer))
                 for peer in peers
             ]  # fmt: skip
     return rows

@@ -39,6 +39,8 @@ class Row:
         The point of a sweep that this is, or None.
     note
         A remark that the reader needs beside the figures.
+    bar
+        The most that the ratio may be, or None where nothing says that.
     """
 
     subject: str
@@ -49,11 +51,17 @@ class Row:
     unit: str = "s"
     sweep: Sweep | None = None
     note: str = ""
+    bar: float | None = None
 
     @property
     def ratio(self) -> float | None:
         """Devrt over peer; below one, devrt costs less."""
         return ratio(self.devrt.figure, self.other.figure)
+
+    @property
+    def keeps_bar(self) -> bool | None:
+        """Whether the ratio is within the bar; None where one of them is missing."""
+        return None if self.bar is None or self.ratio is None else self.ratio <= self.bar
 
     def to_json(self) -> dict[str, Any]:
         """Return the row as plain data, with the medians of every block."""

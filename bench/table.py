@@ -34,7 +34,7 @@ def format_quantity(value: float, unit: str) -> str:
 
 
 def render(rows: Sequence[Row], first: str = "devrt") -> str:
-    """Lay the rows out; reasons for missing figures follow as numbered remarks."""
+    """Lay the rows out; reasons for missing figures follow as remarks, and how many bars hold."""
     remarks: list[str] = []
     parts = []
     plain = [row for row in rows if row.sweep is None]
@@ -45,6 +45,9 @@ def render(rows: Sequence[Row], first: str = "devrt") -> str:
         parts.append(_sweep(name, peer, group, first, remarks))
     if remarks:
         parts.append("\n".join(f"[{i}] {text}" for i, text in enumerate(remarks, 1)))
+    if barred := [row.keeps_bar for row in rows if row.bar is not None]:
+        kept, missed, unknown = (barred.count(each) for each in (True, False, None))
+        parts.append(f"bars: {kept} kept, {missed} missed, {unknown} without a figure")
     return "\n\n".join(parts)
 
 
@@ -91,9 +94,17 @@ def _cells(row: Row, label: str, remarks: list[str]) -> list[str]:
         *([] if row.sweep is None else [label + note]),
         _cost(row.devrt, row.unit, remarks),
         _cost(row.other, row.unit, remarks),
-        "-" if row.ratio is None else f"{row.ratio:.2f}",
+        _ratio(row),
         row.peer,
     ]
+
+
+def _ratio(row: Row) -> str:
+    if row.ratio is None:
+        return "-"
+    if row.bar is None:
+        return f"{row.ratio:.2f}"
+    return f"{row.ratio:.3f} {'<=' if row.keeps_bar else '>'} {row.bar:.3f}"
 
 
 def _cost(outcome: Outcome, unit: str, remarks: list[str]) -> str:

@@ -61,6 +61,21 @@ def test_a_sweep_is_a_table_that_ends_with_its_growth():
     assert lines[-1].split() == ["exponent", "1.00", "(tail", "1.00)", "0.00", "(tail", "0.00)"]
 
 
+def test_a_bar_stands_beside_the_ratio_and_the_last_line_counts_them():
+    def row(devrt, peer, bar):
+        return Row("gpu", "put", "jax", devrt, peer, bar=bar)
+
+    gone = Outcome(reason="no jax")
+    given = [(1.0, 1.0, 1.0), (1.06, 1.0, 1.05), (1.1, 1.0, None)]
+    rows = [row(cost(devrt), cost(peer), bar) for devrt, peer, bar in given]
+    lines = render([*rows, row(cost(1.0), gone, 1.0)]).splitlines()
+    assert "1.000 <= 1.000" in lines[2]
+    assert "1.060 > 1.050" in lines[3]
+    assert lines[4].split()[-2:] == ["1.10", "jax"]
+    assert lines[5].split()[-2:] == ["-", "jax"]
+    assert lines[-1] == "bars: 1 kept, 1 missed, 1 without a figure"
+
+
 @pytest.mark.parametrize(
     ("model", "slug"),
     [
