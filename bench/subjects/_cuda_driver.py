@@ -5,12 +5,14 @@ from __future__ import annotations
 import ctypes
 import os
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
-__all__ = ["Driver"]
+__all__ = ["Driver", "stand_in_image"]
 
 _DEFAULT = "libcuda.so.1"
 _NON_BLOCKING = 1
+_RELEASE_THRESHOLD = 4
 _PTX = b""".version 7.0
 .target sm_70
 .address_size 64
@@ -18,8 +20,14 @@ _PTX = b""".version 7.0
 """
 
 
+def stand_in_image() -> bytes:
+    """Return the kernels for simulated devices, which tests name by a variable; or nothing."""
+    given = os.environ.get("DEVRT_BENCH_KERNELS")
+    return Path(given).read_bytes() if given else b""
+
+
 class Driver:
-    """A stream of the first device, and what copies and allocates on it.
+    """A stream of the first device, and what copies, allocates and launches on it.
 
     ``DEVRT_BENCH_CUDA_DRIVER`` names another library, which tests use.
     """
@@ -58,29 +66,41 @@ class Driver:
             "cuMemcpyDtoHAsync_v2", self.pinned(nbytes), self.device(nbytes), nbytes
         )
 
-    def launch(self, nbytes: int) -> Callable[[], None]:
-        """Return what launches an empty kernel with new memory of the pool, and gives it back."""
-        launch, take, give = (
-            getattr(self._library, name)
-            for name in ("cuLaunchKernel", "cuMemAllocAsync", "cuMemFreeAsync")
-        )
-        kernel, made, size = self._kernel(), ctypes.c_void_p(), ctypes.c_size_t(nbytes)
-        arguments = (ctypes.c_void_p * 1)(ctypes.addressof(made))
+    def allocate(self, nbytes: int) -> Callable[[], None]:
+        """Return what takes memory of the device's pool, which keeps it, and gives it back."""
+        take, give = self._library.cuMemAllocFromPoolAsync, self._library.cuMemFreeAsync
+        pool, made, size = self._pool(), ctypes.c_void_p(), ctypes.c_size_t(nbytes)
+        into, stream = ctypes.byref(made), self.stream
+
+        def allocated() -> None:
+            if take(into, size, pool, stream) or give(made, stream):
+                raise RuntimeError("the driver failed")
+
+        return allocated
+
+    def launch(self) -> Callable[[], None]:
+        """Return what launches an empty kernel on memory that is there."""
+        launch, kernel = self._library.cuLaunchKernel, self._kernel()
+        # Pointers keep what they point to, an address in an array of addresses would not.
+        arguments = (ctypes.POINTER(ctypes.c_void_p) * 1)(ctypes.pointer(self.device(32)))
         ones, stream = (1,) * 6, self.stream
 
         def launched() -> None:
-            if (
-                take(ctypes.byref(made), size, stream)
-                or launch(kernel, *ones, 0, stream, arguments, None)
-                or give(made, stream)
-            ):
+            if launch(kernel, *ones, 0, stream, arguments, None):
                 raise RuntimeError("the driver failed")
 
         return launched
 
+    def _pool(self) -> ctypes.c_void_p:
+        pool, keeps_all = ctypes.c_void_p(), ctypes.c_uint64(2**64 - 1)
+        self.call("cuDeviceGetDefaultMemPool", ctypes.byref(pool), 0)
+        self.call("cuMemPoolSetAttribute", pool, _RELEASE_THRESHOLD, ctypes.byref(keeps_all))
+        return pool
+
     def _kernel(self) -> ctypes.c_void_p:
         module, kernel = ctypes.c_void_p(), ctypes.c_void_p()
-        self.call("cuModuleLoadDataEx", ctypes.byref(module), _PTX, 0, None, None)
+        image = stand_in_image() or _PTX
+        self.call("cuModuleLoadDataEx", ctypes.byref(module), image, 0, None, None)
         self.call("cuModuleGetFunction", ctypes.byref(kernel), module, b"touch")
         return kernel
 

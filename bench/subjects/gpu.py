@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from functools import partial
 from importlib import import_module
+from itertools import repeat
 from typing import Any
 
 import numpy as np
 
 from bench.case import Factory, Spec, Sweep, Timed, fresh, repeated
-from bench.subjects._cuda_driver import Driver
+from bench.subjects._cuda_driver import Driver, stand_in_image
 from bench.subjects._data import MIB, source
 
 __all__ = [
@@ -19,12 +21,21 @@ __all__ = [
 ]  # fmt: skip
 
 _SIZES = (16 << 10, MIB, 16 * MIB, 256 * MIB)
-_ALLOCATED = (32, MIB, 64 * MIB)
+_SMALL = (32, 64 << 10)  # of the arena in front of the driver's pool
+_LARGE = (2 * MIB, 32 * MIB)  # of the pool
+_AT_ONCE = 8
 SMALL = "put of 8 floats, waited for"
 CALL = "jit: x + x on 8 floats, not waited for"
 CALL_WAITED = "jit: x + x on 8 floats, waited for"
 STEP = "training step of three layers of 1024 on 256 rows, waited for"
 KERNEL = 'extern "C" __global__ void touch(unsigned char* out) {}'
+_KERNELS = (
+    KERNEL
+    + """
+extern "C" __global__ void touch_all(void* a, void* b, void* c, void* d,
+                                     void* e, void* f, void* g, void* h) {}
+"""
+)
 
 
 def _named(what: str, nbytes: int) -> str:
@@ -33,24 +44,57 @@ def _named(what: str, nbytes: int) -> str:
 
 PUT_PINNED, FETCH_PINNED = "put of page-locked memory, waited for", "fetch to page-locked memory"
 PUT, FETCH = "put of pageable memory, waited for", "fetch to pageable memory"
-LAUNCH = "launch of an empty kernel with a new array, not waited for"
+ALLOCATE = "allocate and free, not waited for"
+LAUNCH = "launch of an empty kernel on an array, not waited for"
+
+_PAGEABLE = (("jaxgpu", 1.0), ("torch", 1.0))
+_OF_THE_LINK = (("driver", 1 / 0.95),)
+_AT_MOST_JAX = (("jaxgpu", 1.0),)
+_ALLOCATORS = ("driver", "cupy", "rmm", "devrtbfc")
 
 
-def _swept(what: str, peers: tuple[str, ...], sizes: tuple[int, ...] = _SIZES) -> list[Spec]:
-    return [Spec(_named(what, n), peers, platform="gpu", sweep=Sweep(what, "B", n)) for n in sizes]
+def _swept(
+    what: str,
+    peers: tuple[str, ...],
+    sizes: tuple[int, ...] = _SIZES,
+    bars: tuple[tuple[str, float], ...] = (),
+    barred_from: int = 0,
+) -> list[Spec]:
+    return [
+        Spec(_named(what, n), peers, platform="gpu", sweep=Sweep(what, "B", n),
+             bars=bars if n >= barred_from else ())
+        for n in sizes
+    ]  # fmt: skip
 
 
 SPECS = [
     Spec(SMALL, ("jaxgpu", "torch", "cupy"), platform="gpu"),
-    *_swept(PUT_PINNED, ("driver", "torch")),
-    *_swept(FETCH_PINNED, ("driver", "torch")),
-    *_swept(PUT, ("jaxgpu", "torch", "cupy")),
-    *_swept(FETCH, ("jaxgpu", "torch", "cupy")),
-    *_swept(LAUNCH, ("driver", "cudacore", "cupy", "rmm", "devrtbfc"), _ALLOCATED),
-    Spec(CALL, ("jaxgpu",), platform="gpu"),
-    Spec(CALL_WAITED, ("jaxgpu",), platform="gpu"),
-    Spec(STEP, ("jaxgpu", "devrtbfc"), platform="gpu"),
+    *_swept(PUT_PINNED, ("driver", "torch"), bars=_OF_THE_LINK, barred_from=16 * MIB),
+    *_swept(FETCH_PINNED, ("driver", "torch"), bars=_OF_THE_LINK, barred_from=16 * MIB),
+    *_swept(PUT, ("jaxgpu", "torch", "cupy"), bars=_PAGEABLE, barred_from=256 * MIB),
+    *_swept(FETCH, ("jaxgpu", "torch", "cupy"), bars=_PAGEABLE, barred_from=256 * MIB),
+    *_swept(ALLOCATE, _ALLOCATORS, _SMALL, bars=(("cupy", 1.0), ("rmm", 1.0))),
+    *_swept(ALLOCATE, _ALLOCATORS, _LARGE, bars=(("driver", 1.1),)),
+    Spec(LAUNCH, ("driver", "cudacore", "cupy"), platform="gpu", bars=(("cudacore", 1.0),)),
+    Spec(CALL, ("jaxgpu",), platform="gpu", bars=_AT_MOST_JAX),
+    Spec(CALL_WAITED, ("jaxgpu",), platform="gpu", bars=_AT_MOST_JAX),
+    # Past its bar the arena is to be the default.
+    Spec(STEP, ("jaxgpu", "devrtbfc"), platform="gpu", bars=(("devrtbfc", 1.05),)),
 ]
+
+
+@dataclass(frozen=True, kw_only=True)
+class _Surplus(Timed):
+    """What one of several things costs that one call does and another does not.
+
+    devrt has no call that only takes memory: a launch makes arrays, and a launch of arrays
+    without elements does all but take their memory.
+    """
+
+    without: Timed
+
+    def seconds(self, loops: int) -> float:
+        return (super().seconds(loops) - self.without.seconds(loops)) / _AT_ONCE
 
 
 def _by_size(what: str, make: Callable[[int], Timed], sizes: tuple[int, ...] = _SIZES) -> Any:
@@ -127,16 +171,32 @@ def devrt_cases() -> dict[str, Factory]:
         to = device.memory(wanted)
         return repeated(lambda x: x.copy_to_memory(to).block_until_ready(), x)
 
-    def launched(nbytes: int) -> Timed:
-        kernel = client.compile(KERNEL, format="cuda")["touch"]
-        out = devrt.ShapeDtypeStruct((nbytes,), np.uint8)
-        return _called(lambda: kernel(out, grid=1, block=1))
+    def kernel(name: str) -> Any:
+        if image := stand_in_image():
+            return client.compile(image, format="cubin")[name]
+        return client.compile(_KERNELS, format="cuda")[name]
+
+    def allocated(nbytes: int) -> Timed:
+        launch = kernel("touch_all")
+        some, none = ([devrt.ShapeDtypeStruct((n,), np.uint8)] * _AT_ONCE for n in (nbytes, 0))
+        return _Surplus(
+            lambda outs: launch(*outs, grid=1, block=1),
+            lambda loops: repeat(some, loops),
+            max_loops=2000,
+            note=f"devrt: {_AT_ONCE} arrays that a launch makes, less as many without elements",
+            without=repeated(lambda outs: launch(*outs, grid=1, block=1), none),
+        )
+
+    def launched() -> Timed:
+        launch, x = kernel("touch"), devrt.device_put(source(32), device)
+        return repeated(lambda x: launch(x, grid=1, block=1), x.block_until_ready())
 
     return {
         **_programs(devrt),
         **_by_size(PUT_PINNED, partial(moved, "pinned_host", "device")),
         **_by_size(FETCH_PINNED, partial(moved, "device", "pinned_host")),
-        **_by_size(LAUNCH, launched, _ALLOCATED),
+        **_by_size(ALLOCATE, allocated, _SMALL + _LARGE),
+        LAUNCH: launched,
     }
 
 
@@ -146,7 +206,8 @@ def driver_cases() -> dict[str, Factory]:
     return {
         **_by_size(PUT_PINNED, lambda n: _called(driver.put(n))),
         **_by_size(FETCH_PINNED, lambda n: _called(driver.fetch(n))),
-        **_by_size(LAUNCH, lambda n: _called(driver.launch(n)), _ALLOCATED),
+        **_by_size(ALLOCATE, lambda n: _called(driver.allocate(n)), _SMALL + _LARGE),
+        LAUNCH: lambda: _called(driver.launch()),
     }
 
 
@@ -189,31 +250,26 @@ def cupy_cases() -> dict[str, Factory]:
     def fetch(nbytes: int) -> Timed:
         return _called(cupy.asarray(source(nbytes)).get)
 
+    def launched() -> Timed:
+        kernel, out = cupy.RawKernel(KERNEL, "touch"), cupy.empty(32, np.uint8)
+        return _called(lambda: kernel((1,), (1,), (out,)))
+
     return {
         SMALL: partial(put, 32),
         **_by_size(PUT, put),
         **_by_size(FETCH, fetch),
-        **_by_size(LAUNCH, partial(_launched_by_cupy, cupy), _ALLOCATED),
+        **_by_size(ALLOCATE, partial(repeated, cupy.cuda.alloc), _SMALL + _LARGE),
+        LAUNCH: launched,
     }
 
 
-def _launched_by_cupy(cupy: Any, nbytes: int) -> Timed:
-    kernel = cupy.RawKernel(KERNEL, "touch")
-
-    def launch() -> Any:
-        out = cupy.empty(nbytes, np.uint8)
-        kernel((1,), (1,), (out,))
-        return out
-
-    return _called(launch)
-
-
 def rmm_cases() -> dict[str, Factory]:
-    """Return CuPy's side with RMM's arena."""
-    cupy, rmm = import_module("cupy"), import_module("rmm")
-    rmm.mr.set_current_device_resource(rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource()))
-    cupy.cuda.set_allocator(import_module("rmm.allocators.cupy").rmm_cupy_allocator)
-    return _by_size(LAUNCH, partial(_launched_by_cupy, cupy), _ALLOCATED)
+    """Return the side of RMM's arena."""
+    rmm = import_module("rmm")
+    # Without a size it takes half of what the other sides have left.
+    arena = rmm.mr.PoolMemoryResource(rmm.mr.CudaMemoryResource(), initial_pool_size=1 << 30)
+    rmm.mr.set_current_device_resource(arena)
+    return _by_size(ALLOCATE, lambda n: _called(lambda: rmm.DeviceBuffer(size=n)), _SMALL + _LARGE)
 
 
 def cudacore_cases() -> dict[str, Factory]:
@@ -226,12 +282,5 @@ def cudacore_cases() -> dict[str, Factory]:
     image = core.Program(KERNEL, code_type="c++", options=options).compile("cubin")
     kernel, config = image.get_kernel("touch"), core.LaunchConfig(grid=1, block=1)
 
-    def launched(nbytes: int) -> Timed:
-        def launch() -> Any:
-            out = device.allocate(nbytes, stream=stream)
-            core.launch(stream, config, kernel, out)
-            return out
-
-        return _called(launch)
-
-    return _by_size(LAUNCH, launched, _ALLOCATED)
+    out = device.allocate(32, stream=stream)
+    return {LAUNCH: lambda: _called(lambda: core.launch(stream, config, kernel, out))}
