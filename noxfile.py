@@ -304,7 +304,7 @@ def simulator(session: nox.Session) -> None:
     """Run what the GPU simulator reports, and what it must not, over 1,000 seeds.
 
     Bugs planted in programs and in the client of GPUs are found under each; the same without them,
-    and the client's copies, launches, exchange and programs, are reported under none. Then every
+    and the client's copies, launches, exchange, programs and collectives, under none. Then every
     level of the conformance kit, on the simulated devices of both vendors.
     """
     session.install("cmake>=3.24", "ninja")

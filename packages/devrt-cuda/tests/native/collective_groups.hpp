@@ -11,6 +11,7 @@
 #include "client/collectives.hpp"
 #include "gpu_simulator/control.h"
 #include "harness.hpp"
+#include "seeds.hpp"
 
 namespace devrt::gpu {
 

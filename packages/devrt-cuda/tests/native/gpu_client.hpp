@@ -17,6 +17,7 @@
 #include "gpu/backend.hpp"
 #include "gpu_simulator/control.h"
 #include "harness.hpp"
+#include "seeds.hpp"
 
 namespace devrt::gpu {
 
@@ -24,12 +25,6 @@ using namespace native;
 using Buffer = native::Buffer;  // not the template
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
-
-/// Returns under how many seeds a test looks for what time decides; `usual` if nobody says.
-inline int seeds(int usual = 10) {
-  const char* const given = std::getenv("DEVRT_SIMULATOR_SEEDS");
-  return given ? std::atoi(given) : usual;
-}
 
 inline void configure(const std::string& settings) {
   const char* const problem = devrt_simulator_configure(settings.c_str());

@@ -9,7 +9,7 @@
 namespace devrt::gpu {
 
 TEST_CASE(gpu_collectives_are_right_in_every_order_that_the_devices_may_take) {
-  for (int seed = 0; seed < 15; ++seed) {
+  for (int seed = 0; seed < seeds(15); ++seed) {
     const auto client = client_with("delay=300 seed=" + std::to_string(seed));
     const Group all(*client, {0, 1, 2, 3}), pair(*client, {2, 1});
     const std::vector<float> ones(3000, 1), twos(3000, 2);
@@ -24,7 +24,7 @@ TEST_CASE(gpu_collectives_are_right_in_every_order_that_the_devices_may_take) {
 }
 
 TEST_CASE(gpu_collectives_of_groups_that_share_devices_start_in_several_threads) {
-  for (int seed = 0; seed < 5; ++seed) {
+  for (int seed = 0; seed < seeds(5); ++seed) {
     const auto client = client_with("delay=100 seed=" + std::to_string(seed));
     const std::array groups{Group(*client, {0, 1, 2, 3}), Group(*client, {3, 2, 1, 0}),
                             Group(*client, {1, 2}), Group(*client, {2, 3, 0})};

@@ -41,7 +41,7 @@ Status gone() { return Status(StatusCode::kUnavailable, "gone").because(Reason::
 }  // namespace
 
 TEST_CASE(groups_across_are_right_in_every_order) {
-  for (int seed = 0; seed < 8; ++seed) {
+  for (int seed = 0; seed < seeds(8); ++seed) {
     const auto client = client_with("delay=200 seed=" + std::to_string(seed));
     const Halves first(*client), second(*client);
     std::array<bool, 2> is_right{};
@@ -58,7 +58,7 @@ TEST_CASE(groups_across_are_right_in_every_order) {
 }
 
 TEST_CASE(groups_across_that_are_broken_off_fail_and_others_go_on) {
-  for (int seed = 0; seed < 8; ++seed) {
+  for (int seed = 0; seed < seeds(8); ++seed) {
     const auto client = client_with("delay=200 seed=" + std::to_string(seed));
     const Halves halves(*client);
     const Group here(*client, {0, 1});

@@ -4,12 +4,12 @@
 #include <sys/wait.h>
 #include <unistd.h>
 
-#include <cstdlib>
 #include <fstream>
 #include <iterator>
 #include <vector>
 
 #include "planted_bugs.hpp"
+#include "seeds.hpp"
 
 Function Machine::kernel(const char* name) const {
   std::ifstream file(KERNELS, std::ios::binary);
@@ -22,11 +22,6 @@ Function Machine::kernel(const char* name) const {
 }
 
 namespace {
-
-int seeds() {
-  const char* const given = std::getenv("DEVRT_SIMULATOR_SEEDS");
-  return given ? std::atoi(given) : 50;
-}
 
 std::string reports_of(const Program& program, int seed, bool wrong) {
   Machine machine("devices=2 delay=150 memory=67108864 seed=" + std::to_string(seed));
@@ -48,7 +43,7 @@ bool is_found(const Program& program, const std::string& reports) {
 }
 
 void check(const Program& program) {
-  for (int seed = 0; seed < seeds(); ++seed) {
+  for (int seed = 0; seed < seeds(50); ++seed) {
     const std::string right = reports_of(program, seed, false);
     if (!right.empty()) {
       throw std::runtime_error(std::string(program.name) + " without its bug, seed " +
