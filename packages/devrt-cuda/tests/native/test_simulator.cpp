@@ -8,6 +8,7 @@
 #include <chrono>
 #include <cstdlib>
 #include <cstring>
+#include <fstream>
 #include <set>
 #include <thread>
 #include <vector>
@@ -45,6 +46,29 @@ int in_child(const Body& body) {
 }
 
 }  // namespace
+
+TEST_CASE(what_was_freed_is_forgotten_in_time) {
+  Machine m("devices=2");
+  const auto resident = [] {
+    std::ifstream file("/proc/self/statm");
+    std::size_t all = 0, pages = 0;
+    file >> all >> pages;
+    return pages * 4096;
+  };
+  const auto use = [&](int count) {
+    for (int i = 0; i < count; ++i) {
+      Pointer data = 0;
+      ok(cuMemAllocAsync(&data, 1000, m.a));
+      ok(cuMemsetD8Async(data, 1, 1000, m.a));
+      ok(cuMemFreeAsync(data, m.a));
+      if (i % 100 == 99) ok(cuCtxSynchronize());
+    }
+  };
+  use(10'000);
+  const std::size_t before = resident();
+  use(20'000);
+  CHECK(resident() < before + (std::size_t{40} << 20));
+}
 
 TEST_CASE(bytes_go_there_and_back) {
   Machine m("devices=2");

@@ -12,7 +12,8 @@ constexpr std::size_t kWindow = std::size_t{32} << 30;
 constexpr std::size_t kAlignment = 512;  // what the drivers give
 constexpr std::size_t kGap = 4096;       // an overrun meets no other allocation
 constexpr std::size_t kPage = 4096;
-constexpr std::size_t kRetired = std::size_t{32} << 20;  // how many freed bytes stay poisoned
+constexpr std::size_t kPoisoned = std::size_t{32} << 20;  // how many freed bytes stay poisoned
+constexpr std::size_t kRetired = 4096;  // how many freed allocations reports still name
 
 std::byte* map(std::size_t bytes, int protection) {
   void* const got =
@@ -42,9 +43,10 @@ Window::~Window() {
 }
 
 void Window::release(Address begin, std::size_t bytes) const noexcept {
-  const Address first = (begin + kPage - 1) & ~(kPage - 1);
-  const Address last = (begin + bytes) & ~(kPage - 1);
-  if (first < last) madvise(data(first), last - first, MADV_DONTNEED);
+  static_assert(kGap >= kPage);  // no other allocation has bytes in its pages
+  const Address first = begin & ~(kPage - 1);
+  const Address last = (begin + bytes + kPage - 1) & ~(kPage - 1);
+  madvise(data(first), last - first, MADV_DONTNEED);
 }
 
 Memory::Memory(int devices) {
@@ -134,19 +136,25 @@ void Memory::retire(const AllocationRef& allocation) {
   allocation->is_retired = true;
   std::memset(allocation->data, kFreedPoison, allocation->bytes);
   allocation->written = {};
+  allocation->accesses = {};  // whatever comes now is a use after free
+  poisoned_.push_back(allocation);
+  poisoned_bytes_ += allocation->bytes;
   retired_.push_back(allocation);
-  retired_bytes_ += allocation->bytes;
-  while (retired_bytes_ > kRetired) {
-    const AllocationRef oldest = std::move(retired_.front());
-    retired_.pop_front();
-    retired_bytes_ -= oldest->bytes;
-    oldest->accesses = {};
-    // Its addresses may be another's by now.
-    const auto at = allocations_.find(oldest->begin);
-    if (at != allocations_.end() && at->second == oldest) {
-      window_of(*oldest).release(oldest->begin, oldest->bytes);
-    }
+  while (poisoned_bytes_ > kPoisoned || poisoned_.size() > kRetired) {
+    const AllocationRef oldest = std::move(poisoned_.front());
+    poisoned_.pop_front();
+    poisoned_bytes_ -= oldest->bytes;
+    if (is_known(*oldest)) window_of(*oldest).release(oldest->begin, oldest->bytes);
   }
+  while (retired_.size() > kRetired) {
+    if (is_known(*retired_.front())) allocations_.erase(retired_.front()->begin);
+    retired_.pop_front();
+  }
+}
+
+bool Memory::is_known(const Allocation& allocation) const {
+  const auto at = allocations_.find(allocation.begin);
+  return at != allocations_.end() && at->second.get() == &allocation;
 }
 
 std::size_t Memory::count(Space space) const {

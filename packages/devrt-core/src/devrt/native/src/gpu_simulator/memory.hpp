@@ -27,7 +27,7 @@ class Window {
   Address begin() const noexcept { return begin_; }
   Address end() const noexcept { return begin_ + bytes_; }
   std::byte* data(Address address) const noexcept { return data_ + (address - begin_); }
-  /// Gives the pages of a range back to the system.
+  /// Gives the pages of an allocation back to the system.
   void release(Address begin, std::size_t bytes) const noexcept;
 
   Address next = 0;  ///< where the next allocation is looked for
@@ -39,8 +39,8 @@ class Window {
   void* shield_ = nullptr;  // what the host cannot read; null where it may
 };
 
-/// All allocations, those that were freed too until their addresses are used again. Guarded by the
-/// machine's lock.
+/// All allocations, and of those that were freed the last thousands, unless their addresses are
+/// used again. Guarded by the machine's lock.
 class Memory {
  public:
   explicit Memory(int devices);
@@ -69,11 +69,14 @@ class Memory {
  private:
   const Window& window_of(const Allocation& allocation) const;
   Address find_gap(Window& window, std::size_t bytes);
+  /// Returns whether an allocation is still the one at its address.
+  bool is_known(const Allocation& allocation) const;
 
   std::vector<std::unique_ptr<Window>> windows_;  // of each device, and at the end of the host
   std::map<Address, AllocationRef> allocations_;
-  std::deque<AllocationRef> retired_;
-  std::size_t retired_bytes_ = 0;
+  std::deque<AllocationRef> poisoned_;  // freed, and their bytes still there
+  std::size_t poisoned_bytes_ = 0;
+  std::deque<AllocationRef> retired_;  // freed, and still known
   std::uint64_t last_id_ = 0;
 };
 
