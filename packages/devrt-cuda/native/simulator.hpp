@@ -1,6 +1,8 @@
 // What the functions of the simulated driver share.
 #pragma once
 
+#include <cstring>
+
 #include "gpu_simulator/exports.hpp"
 
 namespace devrt_cuda {
@@ -11,6 +13,12 @@ using Result = int;
 
 /// Returns the driver's number of a code.
 Result number(Code code);
+
+/// Fills a device's UUID, of 16 bytes.
+inline void fill_uuid(unsigned char* uuid, int device) {
+  std::memcpy(uuid, "devrt-simulated", 15);
+  uuid[15] = static_cast<unsigned char>(device);
+}
 
 template <class Body>
 Result call(const char* function, const Body& body) {

@@ -1,5 +1,7 @@
 """What simulated devices say of themselves, as attributes too, as JAX's devices do."""
 
+import re
+
 import pytest
 
 import devrt
@@ -8,6 +10,7 @@ from devrt.runtime import default_runtime
 
 VENDOR = {"cuda": "NVIDIA Corporation", "rocm": "Advanced Micro Devices, Inc"}
 CAPABILITY = {"cuda": "9.0", "rocm": "gfx942"}
+UUID = {"cuda": "GPU-[0-9a-f]{8}(-[0-9a-f]{4}){3}-[0-9a-f]{12}", "rocm": "GPU-[0-9a-f]{16}"}
 
 
 @pytest.fixture
@@ -27,6 +30,10 @@ def test_they_have_what_jax_reads(device):
     assert device.device_vendor == VENDOR[device.platform]
     assert device.compute_capability == CAPABILITY[device.platform]
     assert device.core_count > 100
+
+
+def test_a_uuid_is_what_the_vendor_s_tools_write(device):
+    assert re.fullmatch(UUID[device.platform], device.uuid)
 
 
 def test_the_devices_of_one_process_are_in_one_partition(vendor):

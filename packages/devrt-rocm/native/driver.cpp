@@ -137,6 +137,11 @@ class HipDriver final : public Driver {
     return {reinterpret_cast<std::uintptr_t>(begin), bytes};
   }
   std::string architecture(DeviceNumber device, int, int, const std::string& pci) const override;
+  /// HIP's 16 bytes are digits already, or end early where the device has no number of its own.
+  std::string uuid_text(const Uuid& uuid) const override {
+    const std::string digits(reinterpret_cast<const char*>(uuid.bytes), sizeof uuid.bytes);
+    return digits.find('\0') == std::string::npos ? "GPU-" + digits : std::string();
+  }
   std::string compute_capability(int major, int minor,
                                  const std::string& architecture) const override {
     return architecture.empty() ? Driver::compute_capability(major, minor, architecture)
@@ -266,8 +271,9 @@ namespace devrt::native {
 namespace {
 
 /// The plugin takes no pool on ROCm: its memory and the client's come from two.
-std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices) {
-  return gpu::engine_options(devices, "");
+std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices,
+                                         const ClientOptions& given) {
+  return gpu::engine_options(devices, given, "");
 }
 
 }  // namespace

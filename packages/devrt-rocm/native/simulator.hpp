@@ -1,6 +1,9 @@
 // What the functions of the simulated driver share.
 #pragma once
 
+#include <cstring>
+#include <string>
+
 #include "gpu_simulator/exports.hpp"
 
 namespace devrt_rocm {
@@ -11,6 +14,12 @@ using Result = int;
 
 /// Returns the driver's number of a code.
 Result number(Code code);
+
+/// Fills a device's UUID: HIP's 16 bytes are the digits that the tools show.
+inline void fill_uuid(unsigned char* uuid, int device) {
+  const std::string digits = std::to_string(0xde7'0000'0000'0000 + device);
+  std::memcpy(uuid, digits.data(), 16);
+}
 
 /// Which device the calling thread has chosen.
 int& chosen_device() noexcept;

@@ -106,7 +106,13 @@ TEST_CASE(gpu_launches_that_cannot_be) {
 TEST_CASE(gpu_errors_after_which_a_device_takes_no_more_work) {
   for (const Result lost : {700, 702, 710, 714, 715, 716, 717, 718, 719}) CHECK(is_lost(lost));
   // Too many peers, and memory that is page-locked already or is not: refused, and no more.
-  for (const Result refused : {0, 2, 704, 709, 711, 712, 713, 720}) CHECK(!is_lost(refused));
+  for (const Result refused : {0, 2, 46, 704, 709, 711, 712, 713, 720}) CHECK(!is_lost(refused));
+}
+
+TEST_CASE(gpu_errors_of_the_driver_s_have_the_code_of_their_cause) {
+  for (const Result program : {218, 222}) CHECK(code_of(program) == kInvalidArgument);
+  for (const Result machine : {34, 35, 221, 223}) CHECK(code_of(machine) == kFailedPrecondition);
+  for (const Result busy : {46, 100, 802, 804}) CHECK(code_of(busy) == kUnavailable);
 }
 
 TEST_CASE(gpu_memory_and_devices_that_are_gone) {

@@ -5,6 +5,7 @@
 
 #include <algorithm>
 #include <array>
+#include <cstdio>
 #include <cstring>
 #include <iterator>
 #include <map>
@@ -192,6 +193,7 @@ StatusCode code_of(Result result) noexcept {
     case 200:  // an image
     case 209:  // no image for this device
     case 218:  // PTX
+    case 222:  // PTX of a later version than the driver's
     case 400:  // a handle
       return StatusCode::kInvalidArgument;
     case kOutOfMemory:
@@ -199,13 +201,18 @@ StatusCode code_of(Result result) noexcept {
       return StatusCode::kResourceExhausted;
     case 3:    // not initialised
     case 4:    // deinitialised: the process ends
+    case 34:   // a library for linking alone
     case 35:   // the driver is older than its caller
     case 201:  // a context
+    case 221:  // the library that compiles PTX is not there
+    case 223:  // compiling PTX was switched off
     case 709:  // a context that was destroyed
       return StatusCode::kFailedPrecondition;
     case kNoDevice:
+    case 46:   // another process has the device for itself, or nobody may have it
     case 802:  // not ready yet
     case 803:  // the kernel's driver is of another version
+    case 804:  // a later driver's libraries, which this device does not support
       return StatusCode::kUnavailable;
     case 500:  // a name
       return StatusCode::kNotFound;
@@ -226,8 +233,19 @@ bool is_of_other_context(Result result) noexcept {
 
 bool is_lost(Result result) noexcept {
   // After an illegal access or a kernel that failed, the driver gives every call the same error.
-  return result == 46 || result == 214 || result == 220 || result == 226 || result == 700 ||
-         result == 702 || result == 710 || (result >= 714 && result <= 719);
+  return result == 214 || result == 220 || result == 226 || result == 700 || result == 702 ||
+         result == 710 || (result >= 714 && result <= 719);
+}
+
+std::string Driver::uuid_text(const Uuid& uuid) const {
+  std::string text = "GPU-";
+  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
+    char digits[3];
+    (void)std::snprintf(digits, sizeof digits, "%02x", uuid.bytes[i]);
+    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
+    text += digits;
+  }
+  return text;
 }
 
 Status Driver::status(Result result, const char* operation, const std::string& device) const {

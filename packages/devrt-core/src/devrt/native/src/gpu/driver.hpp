@@ -201,6 +201,8 @@ class Driver {
   /// Returns what kernels are compiled for ("sm_90"); empty where the driver does not tell.
   virtual std::string architecture(DeviceNumber device, int major, int minor,
                                    const std::string& pci) const = 0;
+  /// Returns a UUID as the vendor's tools write it: "GPU-" and groups of hexadecimal digits.
+  virtual std::string uuid_text(const Uuid& uuid) const;
   /// Returns what XLA calls a device's capability.
   virtual std::string compute_capability(int major, int minor,
                                          const std::string& /*architecture*/) const {

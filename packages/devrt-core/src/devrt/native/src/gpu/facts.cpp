@@ -2,7 +2,6 @@
 
 #include <algorithm>
 #include <cctype>
-#include <cstdio>
 #include <fstream>
 
 namespace devrt::gpu {
@@ -26,18 +25,10 @@ std::string pci_of(const GpuDevice& device) {
   return lower;
 }
 
-/// Returns it as the vendors' tools write it: "GPU-" and groups of hexadecimal digits.
 std::string uuid_of(const GpuDevice& device) {
   Uuid uuid{};
   if (device.driver().call.device_uuid(&uuid, device.number()) != kSuccess) return {};
-  std::string text = "GPU-";
-  for (std::size_t i = 0; i < sizeof uuid.bytes; ++i) {
-    char digits[3];
-    (void)std::snprintf(digits, sizeof digits, "%02x", uuid.bytes[i]);
-    if (i == 4 || i == 6 || i == 8 || i == 10) text += '-';
-    text += digits;
-  }
-  return text;
+  return device.driver().uuid_text(uuid);
 }
 
 std::int64_t numa_of(const GpuDevice& device, const std::string& pci) {

@@ -129,9 +129,11 @@ inline void raise_if_error(Status status) {
 }
 
 /// Throws INVALID_ARGUMENT with `message`.
-[[noreturn]] inline void raise_invalid(std::string message, std::string operation = {}) {
-  throw StatusError(
-      Status(StatusCode::kInvalidArgument, std::move(message)).during(std::move(operation)));
+[[noreturn]] inline void raise_invalid(std::string message, std::string operation = {},
+                                       std::string device = {}) {
+  throw StatusError(Status(StatusCode::kInvalidArgument, std::move(message))
+                        .during(std::move(operation))
+                        .on(std::move(device)));
 }
 
 }  // namespace devrt
