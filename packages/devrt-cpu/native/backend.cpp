@@ -38,7 +38,8 @@ class CpuBackend final : public DeviceBackend {
 /// The extensions that only plugins for other devices than the CPU have, by their numbers.
 constexpr int kOfOtherDevices[] = {0, 7, 16, 17, 18};
 
-std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices) {
+std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices,
+                                         const ClientOptions&) {
   return {{"cpu_device_count", static_cast<std::int64_t>(devices.size())}};
 }
 

@@ -251,8 +251,9 @@ namespace devrt::native {
 
 namespace {
 
-std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices) {
-  return gpu::engine_options(devices, "cuda_async");
+std::vector<pjrt::Option> engine_options(std::span<const DeviceFacts> devices,
+                                         const ClientOptions& given) {
+  return gpu::engine_options(devices, given, "cuda_async");
 }
 
 }  // namespace

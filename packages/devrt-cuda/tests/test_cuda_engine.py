@@ -214,6 +214,25 @@ def test_the_plugin_shares_the_pool_which_keeps_what_is_freed(driver, devices, p
         assert threshold.value == KEEPS_ALL
 
 
+@pytest.mark.parametrize(
+    ("options", "came"),
+    [
+        ({"allocator": "bfc"}, "bfc as needed"),
+        ({"allocator": "bfc", "memory_fraction": 0.25}, "bfc as needed fraction 0.250000"),
+        ({"allocator": "platform", "preallocate": True}, "platform as needed"),
+        ({"allocator": "cuda_async", "preallocate": True}, "cuda_async as needed"),
+    ],
+)
+def test_the_plugin_has_the_client_s_kind_of_allocator(devices, plugin, options, came):
+    given = {"mock": True, "mock_num_gpus": 2} | options
+    client = PLATFORM.make_client(ClientContext(options=given))
+    try:
+        client.compile_and_load(text("add"))
+        assert options_of(plugin) == came
+    finally:
+        client.close()
+
+
 COLLECTIVES = "XLA_PYTHON_CLIENT_COLLECTIVE_MEM_SIZE_MB"
 
 

@@ -7,6 +7,7 @@ import devrt
 import devrt.numpy as dnp
 from devrt.errors import OutOfMemoryError
 from devrt.runtime import default_runtime
+from gpu_library import simulated_platform
 from support import xla_cpu_library
 
 MIB = 1 << 20
@@ -14,9 +15,17 @@ LIMIT = 64 * MIB
 SIDE = 40000  # its square is more than a device has
 
 
+@pytest.fixture(scope="module")
+def devices(vendor):
+    with simulated_platform(vendor.platform) as found:
+        yield found
+
+
 @pytest.fixture
-def client(devices, vendor, request):
+def client(devices, request):
     given = {"mock": True, "memory_fraction": LIMIT / (1 << 30), **request.param}
+    if given["memory_fraction"] is None:
+        del given["memory_fraction"]
     made = default_runtime().make_client(devices[0].platform, given)
     yield made
     made.close()
@@ -73,8 +82,45 @@ def test_a_device_has_the_figures_of_its_own_memory(client):
     assert after["peak_bytes_in_use"] == before["peak_bytes_in_use"]
 
 
+@options({"allocator": "default"})
+def test_defragment_gives_back_what_the_device_has_not_freed_yet(client):
+    x = put(client, LIMIT // 2).block_until_ready()
+    y = put(client, LIMIT // 4).block_until_ready()
+    del x, y
+    client.defragment()
+    # What a client before this one left behind, whose arrays somebody still has, is small.
+    assert client.local_devices()[0].memory_stats()["bytes_reserved"] < LIMIT // 4
+
+
 @pytest.mark.engine
-@options({})
+@options({"allocator": "default"}, {"allocator": "bfc"}, {"allocator": "platform"})
+def test_what_programs_hold_counts_in_the_limit(client):
+    xla_cpu_library()
+    x = put(client, 30 * MIB)
+    y = x + 1  # 60 of 64 MiB
+    with pytest.raises(OutOfMemoryError, match="bytes that memory_fraction allows") as caught:
+        y + 1
+    assert caught.value.program["output_size_in_bytes"] == 30 * MIB
+    with pytest.raises(OutOfMemoryError, match="bytes that memory_fraction allows"):
+        put(client, 30 * MIB)
+    assert client.local_devices()[0].memory_stats()["bytes_in_use"] <= LIMIT
+    del x
+    assert np.asarray(y + 1).min() == 3
+
+
+@pytest.mark.engine
+@options({"allocator": "default"}, {"allocator": "bfc"})
+def test_what_an_arena_keeps_leaves_room_for_programs(client):
+    xla_cpu_library()
+    x = put(client, 24 * MIB)
+    small = [put(client, MIB // 2) for _ in range(40)]
+    for each in small:
+        each.block_until_ready().delete()
+    assert np.asarray(x + 1).min() == 2
+
+
+@pytest.mark.engine
+@options({"memory_fraction": None})
 def test_a_program_without_memory_says_what_it_needs_and_what_lives(client):
     xla_cpu_library()
     x = put(client, SIDE)

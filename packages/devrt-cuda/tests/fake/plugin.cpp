@@ -65,6 +65,7 @@ PJRT_Error* create(PJRT_Client_Create_Args* args) {
     }
     if (name == "allocator") options += std::string(option.string_value, option.value_size);
     if (name == "preallocate") options += option.bool_value ? " all" : " as needed";
+    if (name == "memory_fraction") options += " fraction " + std::to_string(option.float_value);
     if (name == "collective_memory_size" && option.type == PJRT_NamedValue_kInt64) {
       options += " collectives " + std::to_string(option.int64_value);
     }

@@ -80,6 +80,22 @@ TEST_CASE(gpu_pools_are_as_before_once_the_last_client_is_closed) {
   CHECK(attributes_of(0) == before);
 }
 
+TEST_CASE(gpu_pools_give_back_what_living_buffers_had_when_the_client_is_closed) {
+  const auto client = client_on("devices=1 delay=500");
+  const auto reserved = [] {
+    std::uint64_t bytes = 0;
+    ok(cuMemPoolGetAttribute(pool_of(0), 5, &bytes));
+    return bytes;
+  };
+  const Ref<Buffer> first = put(*client, memory_of(*client), counting(kCount));
+  const Ref<Buffer> second = client->copy(*first, memory_of(*client), /*may_alias=*/false);
+  raise_if_error(second->ready().wait());
+  CHECK(reserved() >= 2 * kCount * sizeof(float));
+  client->close();
+  CHECK(reserved() == 0);
+  check_no_reports();
+}
+
 TEST_CASE(gpu_pools_keep_what_others_have_set_meanwhile) {
   const auto client = client_on("devices=1");
   const Attributes theirs{8192, 0};

@@ -117,8 +117,12 @@ class Memory {
   Ref<Storage> allocate(std::size_t bytes) const;
   /// The same without a wait for programs that run: for who keeps one of them from its end.
   Ref<Storage> allocate_at_once(std::size_t bytes) const;
+  /// Returns what its buffers and programs may use: its own, or the client's; null without a limit.
+  const std::shared_ptr<ByteBudget>& budget() const noexcept;
+  /// Returns which option says so.
+  std::string limited_by() const;
   /// Reserves what a program will allocate; throws as `allocate` does, and names the needs.
-  /// Empty where the client has no limit. Does not wait for other programs.
+  /// Empty where there is no limit. Does not wait for other programs.
   BudgetShare reserve(const ProgramNeeds& needs) const;
   /// Returns the error of a program that the engine had no memory for, with what lives in this one.
   Status describe_lack(const ProgramNeeds& needs, const Status& reported) const;
@@ -175,6 +179,7 @@ class Device {
  private:
   void check_addressable(const char* operation) const;
   int default_space() const noexcept;
+  const std::shared_ptr<ByteBudget>& default_budget() const noexcept;
 
   Client& client_;
   const int id_;

@@ -15,6 +15,10 @@ std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
   return std::make_shared<LimitAllocator>(std::move(source), budget);
 }
 
+const std::shared_ptr<ByteBudget>& budget_of(const Client& client, const MemoryKind& kind) {
+  return kind.budget ? kind.budget : client.budget();
+}
+
 std::function<MemoryNow()> now_of(const Client& client, int space) {
   return [backend = client.shared_backend(), space]() -> MemoryNow {
     if (space == kHostSpace) return {0, available_memory_bytes()};
@@ -32,13 +36,20 @@ Memory::Memory(Device& device, const MemoryKind& kind, const MemorySource& sourc
       source_(source.allocator),
       page_locked_(dynamic_cast<const PageLockedAllocator*>(&source_->upstream())),
       stats_(std::make_shared<MemoryStats>(device.client().bytes_limit(kind.space), device.stats(),
-                                           source.reserved, device.client().budget(),
+                                           source.reserved, budget_of(device.client(), kind),
                                            now_of(device.client(), kind.space))),
-      allocator_(std::make_shared<StatisticsAllocator>(limited(source_, device.client().budget()),
-                                                       stats_)) {}
+      allocator_(std::make_shared<StatisticsAllocator>(
+          limited(source_, budget_of(device.client(), kind)), stats_)) {}
 
 Client& Memory::client() const noexcept { return device_.client(); }
 LiveRegistry<Buffer>& Memory::registry() const noexcept { return client().registry(); }
+const std::shared_ptr<ByteBudget>& Memory::budget() const noexcept {
+  return budget_of(client(), own_);
+}
+std::string Memory::limited_by() const {
+  if (own_.budget) return own_.limited_by;
+  return "memory_limit_bytes (option " + platform().name + "_memory_limit)";
+}
 bool Memory::is_forked() const noexcept { return client().is_forked(); }
 
 std::shared_ptr<Memory> Memory::shared() { return {client().shared(), this}; }
@@ -51,7 +62,7 @@ Device::Device(Client& client, int id, int local_id, int process_index, DeviceFa
       process_index_(process_index),
       facts_(std::move(facts)),
       stats_(std::make_shared<MemoryStats>(client.bytes_limit(default_space()), nullptr,
-                                           std::move(reserved), client.budget(),
+                                           std::move(reserved), default_budget(),
                                            now_of(client, default_space()))),
       queue_("devrt-" + name(), kQueueDepth) {
   for (std::size_t i = 0; i < sources.size(); ++i) {
@@ -61,6 +72,10 @@ Device::Device(Client& client, int id, int local_id, int process_index, DeviceFa
 
 int Device::default_space() const noexcept {
   return facts_.memories.empty() ? kHostSpace : facts_.memories.front().space;
+}
+
+const std::shared_ptr<ByteBudget>& Device::default_budget() const noexcept {
+  return facts_.memories.empty() ? client_.budget() : budget_of(client_, facts_.memories.front());
 }
 
 std::shared_ptr<Device> Device::shared() { return {client_.shared(), this}; }

@@ -47,6 +47,10 @@ struct MemoryKind {
   dlpack::Device dlpack{dlpack::kCpu, 0};
   /// Whether kernels of its device use the addresses too, though the host does.
   bool is_for_kernels = false;
+  /// What its buffers and the programs of its device may use together, and which option says so;
+  /// null where only the client has a limit.
+  std::shared_ptr<ByteBudget> budget = nullptr;
+  std::string limited_by = {};
 };
 
 /// What a device says of itself.
@@ -229,10 +233,9 @@ struct EnginePolicy {
   std::string_view remedy = {};
   /// The platform that custom calls are registered for.
   const char* ffi_platform = "Host";
-  /// The options to make the plugin's client with.
-  std::vector<pjrt::Option> (*options)(std::span<const DeviceFacts> devices) = nullptr;
-  /// Options of the client's that the plugin's gets as they are, where they were given.
-  std::span<const std::string_view> forwarded = {};
+  /// The options to make the plugin's client with, by those of the client.
+  std::vector<pjrt::Option> (*options)(std::span<const DeviceFacts> devices,
+                                       const ClientOptions& given) = nullptr;
   /// Returns for each device which of the plugin's it is; null where the orders are the same.
   std::vector<std::size_t> (*order)(const pjrt::Client&, std::span<const DeviceFacts>) = nullptr;
   /// The last minor version of the C API whose plugins run shards that do not talk to each other

@@ -1,7 +1,6 @@
 #include "execution/engine.hpp"
 
 #include <algorithm>
-#include <iterator>
 #include <utility>
 
 #include "client/ending.hpp"
@@ -82,11 +81,7 @@ Ref<pjrt::Client> make_client(const std::string& library, const Client& owner,
                               std::shared_ptr<pjrt::KeyValueStore> store) {
   const EnginePolicy& policy = platform().engine;
   std::vector<pjrt::Option> options;
-  if (policy.options) options = policy.options(facts_of(devices));
-  std::ranges::copy_if(
-      owner.options().backend_options, std::back_inserter(options), [&](const pjrt::Option& given) {
-        return std::ranges::find(policy.forwarded, given.name) != policy.forwarded.end();
-      });
+  if (policy.options) options = policy.options(facts_of(devices), owner.options());
   if (store) {
     options.push_back({"node_id", std::int64_t{owner.options().node_id}});
     options.push_back({"num_nodes", std::int64_t{owner.options().num_nodes}});

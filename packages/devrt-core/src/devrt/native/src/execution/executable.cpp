@@ -104,7 +104,8 @@ Executable::Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt:
     }
     if (signature_->temp_bytes) count_temporaries(device->default_memory());
   }
-  reserves_ = !temporaries_.empty() || (client_->budget() && !signature_->outputs.empty());
+  const auto is_limited = [](const Memory* memory) { return memory->budget() != nullptr; };
+  reserves_ = !temporaries_.empty() || std::ranges::any_of(output_memories_, is_limited);
   is_simple_ = finds_simple();
   is_of_job_ = spans_processes() && engine_->client().all_numbers().size() ==
                                         signature_->num_replicas * signature_->num_partitions;
@@ -174,7 +175,7 @@ void Executable::check_one(std::size_t position, std::size_t index, const Buffer
   const auto fail = [&](const std::string& why) {
     raise_invalid(std::string(operation) + " failed: argument " + std::to_string(index) +
                       " of program '" + signature_->name + "' " + why,
-                  operation);
+                  operation, devices_[position]->name());
   };
   if (&memory.client() != client_.get()) {
     fail("belongs to another client. Put the data on a device of the executable's own.");

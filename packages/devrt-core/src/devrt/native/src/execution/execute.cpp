@@ -128,7 +128,10 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
   const std::int64_t limit = first_memory().stats().bytes_limit();
   client_->wait_for_programs_to_end(0, limit);
-  return client_->wait_for_memory(0, limit);
+  if (!client_->wait_for_memory(0, limit)) return false;
+  // A plugin with memory of its own may lack what the client's allocators keep.
+  for (Device* device : devices_) device->default_memory().trim();
+  return true;
 }
 
 Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::size_t shard,
@@ -146,14 +149,20 @@ const Memory& Executable::first_memory() const {
 
 void Executable::reserve(std::span<Reservation> reservations,
                          std::span<const std::int64_t> outputs) const {
-  ProgramNeeds needs = needs_of(*signature_, reservations.size());
-  for (const std::int64_t bytes : outputs) needs.outputs += bytes;
-  BudgetShare all = first_memory().reserve(needs);
+  const auto reserve_for = [&](const Memory& memory, std::size_t first, std::size_t count) {
+    ProgramNeeds needs = needs_of(*signature_, count);
+    for (std::size_t i = first; i < first + count; ++i) needs.outputs += outputs[i];
+    BudgetShare all = memory.reserve(needs);
+    for (std::size_t i = first; i < first + count; ++i) {
+      reservations[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
+      if (temporaries_.empty()) continue;
+      reservations[i].temporaries =
+          HeldTemporaries(temporaries_[i], all.split(signature_->temp_bytes));
+    }
+  };
+  if (client_->budget()) return reserve_for(first_memory(), 0, reservations.size());
   for (std::size_t i = 0; i < reservations.size(); ++i) {
-    reservations[i].outputs = all.split(static_cast<std::size_t>(outputs[i]));
-    if (temporaries_.empty()) continue;
-    reservations[i].temporaries =
-        HeldTemporaries(temporaries_[i], all.split(signature_->temp_bytes));
+    reserve_for(devices_[i]->default_memory(), i, 1);
   }
 }
 

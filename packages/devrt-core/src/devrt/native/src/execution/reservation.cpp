@@ -38,11 +38,10 @@ Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Sta
   report->largest.resize(std::min(report->largest.size(), kLargestGroups));
   std::string message = cause.message() + " It is the " + std::string(memory.kind()) +
                         " memory of " + memory.device().name() + ".";
-  if (client.budget()) {
-    message += " The client's buffers and programs use " + std::to_string(client.budget()->used()) +
-               " of the " + std::to_string(client.budget()->limit()) +
-               " bytes that memory_limit_bytes (option " + platform().name +
-               "_memory_limit) allows.";
+  if (const auto& budget = memory.budget()) {
+    message += " The client's buffers and programs use " + std::to_string(budget->used()) +
+               " of the " + std::to_string(budget->limit()) + " bytes that " + memory.limited_by() +
+               " allows.";
   }
   return Status(cause.code(), std::move(message))
       .during(cause.operation())
@@ -95,7 +94,7 @@ Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const 
 }
 
 BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
-  const std::shared_ptr<ByteBudget>& budget = client().budget();
+  const std::shared_ptr<ByteBudget>& budget = this->budget();
   const auto bytes = static_cast<std::size_t>(needs.outputs + needs.temporaries);
   if (!budget || bytes == 0) return {};
   const auto temporaries = static_cast<std::size_t>(needs.temporaries);

@@ -88,7 +88,9 @@ std::vector<native::DeviceFacts> GpuBackend::devices() {
          .space = kFirstSpace + local,
          .allocator = memories_[i].allocator,
          .is_host_visible = false,
-         .dlpack = {driver_.dlpack.device, devices_[i]->ordinal()}},
+         .dlpack = {driver_.dlpack.device, devices_[i]->ordinal()},
+         .budget = memories_[i].budget,
+         .limited_by = "memory_fraction"},
         {.kind = "pinned_host",
          .space = kPinnedSpace,
          .allocator = staging_,
@@ -236,6 +238,8 @@ void GpuBackend::drain() noexcept {
 
 void GpuBackend::close() noexcept {
   communicators_.close();
+  // A pool gives back what is freed once the streams have come to the frees.
+  for (const auto& device : devices_) device->drain();
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, lane] : lanes_) lane->release();
@@ -256,7 +260,7 @@ native::MemoryCapacity GpuBackend::capacity(int space) const noexcept {
   std::size_t free = 0;
   std::size_t total = 0;
   (void)driver_.call.memory_info(&free, &total);
-  if (memory.limit > 0) total = std::min(total, memory.limit);
+  if (memory.budget) total = std::min(total, memory.budget->limit());
   const MemoryNow now = memory.allocator->now();
   return {static_cast<std::int64_t>(total), now.largest_free, now.held};
 }

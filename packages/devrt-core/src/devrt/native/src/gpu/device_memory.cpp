@@ -33,9 +33,12 @@ AllocatorKind kind_for(const GpuDevice& device, AllocatorKind requested) {
   return requested;
 }
 
-std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source, std::size_t limit) {
-  if (limit == 0) return source;
-  return std::make_shared<LimitAllocator>(std::move(source), std::make_shared<ByteBudget>(limit));
+/// Bounds what an arena takes. What it hands out is bounded by the budget of the memory.
+std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
+                                       const std::shared_ptr<ByteBudget>& budget) {
+  if (!budget) return source;
+  return std::make_shared<LimitAllocator>(std::move(source),
+                                          std::make_shared<ByteBudget>(budget->limit()));
 }
 
 /// Has an allocator hold what the options take of a device at once.
@@ -61,15 +64,16 @@ DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options
   const AllocatorKind kind = kind_for(*device, options.allocator);
   DeviceMemory made;
   if (options.memory_fraction) {
-    made.limit = std::max<std::size_t>(part_of(*device, *options.memory_fraction), 1);
+    made.budget = std::make_shared<ByteBudget>(
+        std::max<std::size_t>(part_of(*device, *options.memory_fraction), 1));
   }
   if (kind == AllocatorKind::kPool) {
     made.pool_settings = std::make_unique<PoolSettings>(device);
     made.allocator = std::make_shared<ArenaInFront>(
-        limited(std::make_shared<PoolAllocator>(device), made.limit),
+        limited(std::make_shared<PoolAllocator>(device), made.budget),
         ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
   } else {
-    made.allocator = limited(std::make_shared<PlatformAllocator>(device), made.limit);
+    made.allocator = limited(std::make_shared<PlatformAllocator>(device), made.budget);
   }
   if (kind == AllocatorKind::kBfc) {
     made.allocator = std::make_shared<ArenaInFront>(std::move(made.allocator),

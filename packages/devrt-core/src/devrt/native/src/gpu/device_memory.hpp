@@ -5,6 +5,7 @@
 #include <span>
 #include <vector>
 
+#include "devrt/memory/memory_stats.hpp"
 #include "gpu/allocators.hpp"
 #include "gpu/default_pool.hpp"
 #include "gpu/options.hpp"
@@ -15,7 +16,7 @@ struct DeviceMemory {
   std::shared_ptr<HostAllocator> allocator;
   std::shared_ptr<HostAllocator> managed;       ///< null where the client has no such memory
   std::unique_ptr<PoolSettings> pool_settings;  ///< null where it does not use the device's pool
-  std::size_t limit = 0;                        ///< bytes; 0 for none
+  std::shared_ptr<ByteBudget> budget;           ///< null where the options set no limit
 };
 
 /// Returns the memory of each device. Throws UNIMPLEMENTED where a device lacks what the options

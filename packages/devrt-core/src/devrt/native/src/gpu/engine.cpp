@@ -7,6 +7,7 @@
 
 #include "devrt/pjrt/engine/call_attributes.hpp"
 #include "execution/engine_event.hpp"
+#include "gpu/options.hpp"
 
 namespace devrt::gpu {
 
@@ -14,10 +15,7 @@ namespace {
 
 /// Of the C API. Older plugins may give up a view before the program that reads it has ended.
 constexpr int kOldestMinor = 115;
-constexpr std::string_view kArena = "bfc";
-/// How many bytes XLA takes at first for what its collectives exchange, which no other memory can
-/// be.
-constexpr std::string_view kForwarded[] = {"collective_memory_size"};
+constexpr std::string_view kCollectiveMemory = "collective_memory_size";
 
 /// Fills memory that a custom call was given, on the program's stream. The plugin has made the
 /// device current before it calls.
@@ -37,6 +35,16 @@ bool tells_of_pools(const native::DeviceFacts& device) {
     const auto* value = std::get_if<bool>(&attribute.second);
     return attribute.first == "memory_pools" && value && *value;
   });
+}
+
+/// Returns what the plugin calls the kind of allocator that the client has.
+std::string_view allocator_of(std::span<const native::DeviceFacts> devices, const Options& own,
+                              std::string_view pool_allocator) {
+  if (own.allocator == AllocatorKind::kPlatform) return "platform";
+  // The plugin ends the process where it is given a pool and a device has none.
+  const bool shares_pool = own.allocator != AllocatorKind::kBfc && !pool_allocator.empty() &&
+                           std::ranges::all_of(devices, tells_of_pools);
+  return shares_pool ? pool_allocator : "bfc";
 }
 
 int hardware_id(const pjrt::Client& engine, PJRT_Device* device) {
@@ -109,14 +117,24 @@ bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& 
 }
 
 std::vector<pjrt::Option> engine_options(std::span<const native::DeviceFacts> devices,
+                                         const native::ClientOptions& given,
                                          std::string_view pool_allocator) {
-  // The plugin ends the process where it is given a pool and a device has none.
-  const bool shares_pool = !pool_allocator.empty() && std::ranges::all_of(devices, tells_of_pools);
+  const Options own = Options::of(given);
   std::vector<std::int64_t> visible;
   for (const native::DeviceFacts& device : devices) visible.push_back(device.local_hardware_id);
-  return {{"allocator", std::string(shares_pool ? pool_allocator : kArena)},
-          {"preallocate", false},
-          {"visible_devices", std::move(visible)}};
+  std::vector<pjrt::Option> options{
+      {"allocator", std::string(allocator_of(devices, own, pool_allocator))},
+      {"preallocate", false},  // the client's own memory would be taken twice
+      {"visible_devices", std::move(visible)}};
+  if (own.memory_fraction) {
+    options.push_back({"memory_fraction", static_cast<float>(*own.memory_fraction)});
+  }
+  // How many bytes XLA takes at first for what its collectives exchange, which no other memory can
+  // be.
+  if (const auto bytes = given.backend_option<std::int64_t>(kCollectiveMemory)) {
+    options.push_back({std::string(kCollectiveMemory), *bytes});
+  }
+  return options;
 }
 
 native::EnginePolicy engine_policy(const char* platform, const char* ffi_platform,
@@ -127,7 +145,6 @@ native::EnginePolicy engine_policy(const char* platform, const char* ffi_platfor
           .remedy = remedy,
           .ffi_platform = ffi_platform,
           .options = options,
-          .forwarded = kForwarded,
           .order = &find_order,
           .fill = &fill_on_stream,
           .donates_views = true,

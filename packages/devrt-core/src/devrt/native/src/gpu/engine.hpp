@@ -18,9 +18,11 @@ bool order_stream(const Driver& driver, StreamHandle* stream, const ReadyEvent& 
 Status copy_on_stream(const XLA_FFI_CallFrame& frame, void* to, const void* from, std::size_t bytes,
                       bool is_to_host);
 
-/// Returns the options that a plugin's client is made with: the client's devices, and memory from
-/// `pool_allocator` where every device has pools, else from an arena of the plugin's.
+/// Returns the options that a plugin's client is made with: the client's devices, and its kind of
+/// allocator. `pool_allocator` is what the plugin calls the one that shares the devices' pools;
+/// empty where it has none, and takes an arena of its own.
 std::vector<pjrt::Option> engine_options(std::span<const native::DeviceFacts> devices,
+                                         const native::ClientOptions& given,
                                          std::string_view pool_allocator);
 
 /// Returns how the client uses a plugin for `platform`. `options` calls `engine_options`.

@@ -11,7 +11,7 @@ namespace {
 
 struct Options {
   std::vector<std::int64_t> devices;
-  bool has_arena = false;  // memory of the plugin's own, beside the devices' pools
+  std::string allocator;  // as XLA's plugin calls it
 };
 
 Options read_options(const PJRT_Client_Create_Args& args) {
@@ -24,28 +24,32 @@ Options read_options(const PJRT_Client_Create_Args& args) {
                              option.int64_array_value + option.value_size);
     }
     if (name == "allocator") {
-      options.has_arena = std::string_view(option.string_value, option.value_size) == "bfc";
+      options.allocator = std::string(option.string_value, option.value_size);
     }
   }
   return options;
 }
 
 /// Takes memory from the device's pool, which is to keep nothing from then on, as XLA's plugin has
-/// it; or from one of its own, where devices have any.
-void find_pool(Machine& machine, PJRT_Device& device, bool has_arena) {
-  if (!machine.settings().pools) return;
-  device.owns_pool = has_arena;
-  device.pool = has_arena ? machine.make_pool(device.number) : machine.default_pool(device.number);
-  if (!has_arena) machine.with_pool(device.pool, [](Pool& pool) { pool.threshold = 0; });
+/// it; or from one of its own, where devices have any; or each block from the driver.
+void find_pool(Machine& machine, PJRT_Device& device, std::string_view allocator) {
+  if (!machine.settings().pools || allocator == "platform") return;
+  device.owns_pool = allocator == "bfc";
+  if (device.owns_pool) {
+    device.pool = machine.make_pool(device.number);
+    return;
+  }
+  device.pool = machine.default_pool(device.number);
+  machine.with_pool(device.pool, [](Pool& pool) { pool.threshold = 0; });
 }
 
-void start(PJRT_Device& device, bool has_arena) {
+void start(PJRT_Device& device, std::string_view allocator) {
   call_driver("PJRT_Client_Create", [&](Machine& machine, const Call&) {
     machine.retain(device.number);
     const OnDevice current(machine, device.number);
     device.external = machine.make_stream(false);
     device.compute = machine.make_stream(false);
-    find_pool(machine, device, has_arena);
+    find_pool(machine, device, allocator);
   });
 }
 
@@ -71,7 +75,7 @@ void create(PJRT_Client_Create_Args& args) {
     device.client = client.get();
     device.description.id = static_cast<int>(i);
     device.number = static_cast<int>(options.devices[i]);
-    start(device, options.has_arena);
+    start(device, options.allocator);
     client->pointers.push_back(&device);
   }
   args.client = client.release();
