@@ -313,6 +313,7 @@ def test_what_cannot_be_shown_says_so(driver, devices):
     host = devrt.device_put(np.ones(8), devrt.devices("cpu")[0])
     mesh = devrt.sharding.Mesh(np.array(devices), "x")
     spec = devrt.sharding.NamedSharding(mesh, devrt.sharding.PartitionSpec("x"))
+    assert not hasattr(bfloat16._buffers[0], "__cuda_array_interface__")
     for y in (bfloat16, host, devrt.device_put(np.ones(8), spec)):
         assert not hasattr(y, "__cuda_array_interface__")
         with pytest.raises(NoInterfaceError):

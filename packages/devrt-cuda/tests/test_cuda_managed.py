@@ -11,6 +11,7 @@ from gpu_library import simulated_platform
 pytestmark = pytest.mark.usefixtures("driver")  # which looks for reports after each test
 
 X = np.arange(24, dtype=np.float32).reshape(4, 6)
+INTERFACE = "__cuda_array_interface__"
 COPIES = ("cuMemcpyHtoDAsync_v2", "cuMemcpyDtoHAsync_v2", "cuMemcpyDtoDAsync_v2")
 
 
@@ -71,6 +72,14 @@ def test_others_see_it_as_managed(vendor, devices):
     x = devrt.device_put(X, devices[1].memory("managed"))
     kind, number = x.__dlpack_device__()
     assert (int(kind), number) == ((13, 1) if vendor.platform == "cuda" else (11, 1))
+
+
+def test_other_libraries_read_it_as_a_device_s(devices):
+    x = devrt.device_put(X, devices[1].memory("managed"))
+    shown = x.__cuda_array_interface__
+    assert shown["shape"] == X.shape
+    assert shown["data"] == (x.unsafe_buffer_pointer(), True)
+    assert not hasattr(devrt.device_put(X, devices[1].memory("pinned_host")), INTERFACE)
 
 
 def test_a_kind_that_is_not_there_is_named(devices):

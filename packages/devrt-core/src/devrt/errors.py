@@ -322,6 +322,7 @@ _BY_REASON: dict[str, type[DevrtError]] = {
     "forked": ForkedError,
     "peer": PeerLostError,
     "type": InvalidTypeError,
+    "interface": NoInterfaceError,
 }
 
 
@@ -354,7 +355,7 @@ def from_status(code: int, message: str, /, *, reason: str = "", **data: Any) ->
         The text of the error.
     reason
         A finer cause within the code: ``"deleted"``, ``"closed"``, ``"forked"``, ``"peer"``,
-        ``"type"``, or empty.
+        ``"type"``, ``"interface"``, or empty.
     **data
         Attributes of the error; empty strings are left out.
 

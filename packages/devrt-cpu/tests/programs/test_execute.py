@@ -214,8 +214,10 @@ def test_chains_of_donation_need_no_waiting(client):
 )
 def test_arguments_that_do_not_fit_are_refused(client, make, message):
     executable = client.compile_and_load(DOUBLE)
-    with pytest.raises(InvalidArgumentError, match=message):
+    with pytest.raises(InvalidArgumentError, match=message) as caught:
         executable.execute(make(client))
+    if "argument 0" in str(caught.value):
+        assert caught.value.data["device"] == "cpu:0"
 
 
 @pytest.mark.parametrize("wrong", [3, None, [3], ["x"], [None]])

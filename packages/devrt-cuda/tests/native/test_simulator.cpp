@@ -47,6 +47,11 @@ int in_child(const Body& body) {
 
 }  // namespace
 
+TEST_CASE(a_model_that_is_not_there_is_refused_with_those_that_are) {
+  const char* const wrong = devrt_simulator_configure("model=b200");
+  CHECK(wrong && contains(wrong, "b200") && contains(wrong, "Use "));
+}
+
 TEST_CASE(what_was_freed_is_forgotten_in_time) {
   Machine m("devices=2");
   const auto resident = [] {

@@ -214,16 +214,21 @@ nb::object buffer_from_external(Client& self, nb::handle value, nb::handle copy)
   return wrap(self.take_over(memory, std::move(source), execution_stream()));
 }
 
+[[noreturn]] static void raise_no_interface(const char* why) {
+  throw StatusError(Status(StatusCode::kUnimplemented, std::string(kInterface) + " failed: " + why)
+                        .because(Reason::kInterface)
+                        .during(kInterface));
+}
+
 nb::object array_interface(const BufferHandle& self) {
   const Buffer& buffer = *self.state;
   const Memory& memory = *buffer.memory();
   const Ref<Storage> storage = memory.client().storage_of(buffer, kInterface);
-  if (memory.is_host_visible()) {
-    raise_unimplemented(kInterface, "the buffer lies in memory of the host. Use numpy.asarray.");
+  if (!memory.is_for_kernels()) {
+    raise_no_interface("the buffer lies in memory of the host. Use numpy.asarray.");
   }
   if (*info(buffer.type()).format == '\0') {
-    raise_unimplemented(kInterface,
-                        "it has no name for the buffer's dtype. Use DLPack, or convert it.");
+    raise_no_interface("it has no name for the buffer's dtype. Use DLPack, or convert it.");
   }
   nb::object stream = nb::none();
   if (buffer.ready().is_ready()) {

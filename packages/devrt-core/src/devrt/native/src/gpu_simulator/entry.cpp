@@ -81,6 +81,12 @@ const Model* find_model(std::string_view key) {
   return nullptr;
 }
 
+std::string keys() {
+  std::string text;
+  for (const Model& model : models()) text += (text.empty() ? "" : ", ") + std::string(model.key);
+  return text;
+}
+
 std::shared_ptr<Machine> machine() {
   Simulator& all = simulator();
   const std::lock_guard lock(all.lock);
@@ -116,7 +122,7 @@ void explain_faults(const Machine* machine) {
 std::string configure(std::string_view text) {
   Settings settings = parse_settings(text);
   const Model* const model = find_model(settings.model);
-  if (!model) return "The simulator has no model named " + settings.model + ".";
+  if (!model) return "The simulator has no model named " + settings.model + ". Use " + keys() + ".";
   Simulator& all = simulator();
   const std::lock_guard lock(all.lock);
   auto made = std::make_shared<Machine>(settings, *model);

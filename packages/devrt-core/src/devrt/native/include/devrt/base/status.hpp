@@ -30,7 +30,7 @@ enum class StatusCode : int {
 };
 
 /// A finer cause within a code; maps to the `reason` of `devrt.errors.from_status`.
-enum class Reason { kNone, kDeleted, kClosed, kType, kForked, kPeer };
+enum class Reason { kNone, kDeleted, kClosed, kType, kForked, kPeer, kInterface };
 
 /// Returns the name that `devrt.errors.from_status` knows the reason by.
 constexpr const char* reason_name(Reason reason) noexcept {
@@ -45,6 +45,8 @@ constexpr const char* reason_name(Reason reason) noexcept {
       return "forked";
     case Reason::kPeer:
       return "peer";
+    case Reason::kInterface:
+      return "interface";
     case Reason::kNone:
       break;
   }
