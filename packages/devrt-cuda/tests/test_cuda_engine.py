@@ -219,7 +219,7 @@ def test_the_plugin_shares_the_pool_which_keeps_what_is_freed(driver, devices, p
     [
         ({"allocator": "bfc"}, "bfc as needed"),
         ({"allocator": "bfc", "memory_fraction": 0.25}, "bfc as needed fraction 0.250000"),
-        ({"allocator": "platform", "preallocate": True}, "platform as needed"),
+        ({"allocator": "platform"}, "platform as needed"),
         ({"allocator": "cuda_async", "preallocate": True}, "cuda_async as needed"),
     ],
 )
