@@ -39,6 +39,22 @@ constexpr char kLoad[] = "load_driver", kMake[] = "make_gpu_client", kLaunch[] =
 
 }  // namespace
 
+TEST_CASE(gpu_driver_names_every_function_that_it_lacks) {
+  (void)devrt_simulator_configure("missing=cuMemPoolTrimTo missing=cuLaunchHostFunc");
+  const Status status = harness::status_of([] { (void)open_driver(SIMULATOR); });
+  CHECK(status.code() == StatusCode::kFailedPrecondition);
+  CHECK(status.message().find("lacks cuMemPoolTrimTo, cuLaunchHostFunc.") != std::string::npos);
+  CHECK(status.message().find(SIMULATOR) != std::string::npos);
+}
+
+TEST_CASE(gpu_driver_that_is_too_old_is_refused_with_both_versions) {
+  (void)devrt_simulator_configure("driver_version=11080");
+  const Status status = harness::status_of([] { (void)open_driver(SIMULATOR); });
+  CHECK(status.code() == StatusCode::kFailedPrecondition);
+  CHECK(status.message().find("CUDA 11.8") != std::string::npos);
+  CHECK(status.message().find("CUDA 12.0") != std::string::npos);
+}
+
 TEST_CASE(gpu_clients_that_cannot_be_made) {
   check_error(
       "no driver", [] { (void)open_driver("/no/such.so"); }, kUnavailable, kLoad, "",
