@@ -1,11 +1,13 @@
 """What a process answers ``devrt top`` elsewhere: its clients, and nothing that has it wait."""
 
+import errno
 import json
 import os
 import socket
 import sys
 import types
 
+import numpy as np
 import pytest
 
 from devrt.errors import DevrtWarning
@@ -102,6 +104,48 @@ def test_a_client_that_fails_leaves_the_others(server, acme):
     server.add(acme, "good")
     assert {row["client"] for row in ask(server)["devices"]} == {"good"}
     bad.close()
+
+
+def test_numbers_may_be_those_of_numpy(server, acme, monkeypatch):
+    server.add(acme, "acme")
+    device = acme.local_devices()[0]
+    monkeypatch.setattr(type(device), "id", property(lambda _: np.int32(3)))
+    monkeypatch.setattr(type(device), "memory_stats", lambda _: {"bytes_in_use": np.int64(7)})
+    row = ask(server)["devices"][0]
+    assert (row["id"], row["memory"][device.default_memory().kind]) == (3, 7)
+
+
+def test_an_answer_that_fails_is_not_the_last(server, acme, monkeypatch):
+    with monkeypatch.context() as for_one:
+        for_one.setattr(MemoryServer, "report", lambda _: {"no JSON": object()})
+        assert ask(server) is None
+    server.add(acme, "acme")
+    assert len(ask(server)["devices"]) == 2
+
+
+class Refusing:
+    """A socket that accepts nothing once, as where the process has no file descriptor left."""
+
+    def __init__(self, real):
+        self._real = real
+        self.refused = 0
+
+    def __getattr__(self, name):
+        return getattr(self._real, name)
+
+    def accept(self):
+        if self.refused:
+            return self._real.accept()
+        self.refused += 1
+        raise OSError(errno.EMFILE, os.strerror(errno.EMFILE))
+
+
+def test_a_moment_without_file_descriptors_is_not_the_end(server):
+    assert ask(server)["devices"] == []
+    server._socket = refusing = Refusing(server._socket)
+    assert ask(server)["devices"] == []  # which the thread may wait for already
+    assert ask(server)["devices"] == []
+    assert refusing.refused == 1
 
 
 def test_another_user_gets_no_answer(server, acme, monkeypatch):

@@ -28,6 +28,7 @@ PREFIX = "devrt-top-"
 """Begins the name of each such socket; the process's number and a few letters follow."""
 VERSION = 1  # of the answer
 _PATIENCE = 1.0  # seconds: with a reader, and at exit with an answer under way
+_PAUSE = 0.1  # seconds, after a connection that could not be accepted
 _SIMULATED = "(simulated)"
 
 _server: MemoryServer | None = None
@@ -76,6 +77,7 @@ class MemoryServer:
         self._names: weakref.WeakKeyDictionary[Client, str] = weakref.WeakKeyDictionary()
         self._lock = threading.Lock()
         self._pid = os.getpid()
+        self._closing = threading.Event()
         self._socket = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
         self._socket.bind(f"\0{PREFIX}{self._pid}-{secrets.token_hex(4)}")
         self._socket.listen()
@@ -100,6 +102,7 @@ class MemoryServer:
         """Answer no more; an answer under way ends first."""
         if self._pid != os.getpid():
             return  # a child's exit
+        self._closing.set()
         with contextlib.suppress(OSError):  # the thread may have ended by itself
             self._socket.shutdown(socket.SHUT_RDWR)  # ends its accept
         self._thread.join(_PATIENCE)
@@ -111,12 +114,14 @@ class MemoryServer:
 
     def _serve(self) -> None:
         with self._socket:
-            while True:
+            while not self._closing.is_set():
                 try:
                     connection, _ = self._socket.accept()
-                except OSError:
-                    return  # closed
-                with connection, contextlib.suppress(OSError):  # of a reader that is gone
+                except OSError:  # closed, or the process has no file descriptor left just now
+                    self._closing.wait(_PAUSE)
+                    continue
+                # A reader that is gone, or an answer that is no JSON: the next one may be.
+                with connection, contextlib.suppress(Exception):
                     self._answer(connection)
 
     def _answer(self, connection: socket.socket) -> None:
@@ -143,7 +148,7 @@ def _rows(client: Client, name: str) -> Iterator[dict[str, Any]]:
             yield {
                 "client": name,
                 "platform": device.platform,
-                "id": device.id,
+                "id": int(device.id),
                 "kind": device.device_kind,
                 "pci_bus_id": None if device.device_kind.endswith(_SIMULATED) else address,
                 "memory": memory_by_kind(device),
@@ -155,4 +160,9 @@ def memory_by_kind(device: Device) -> dict[str, int | None]:
     stats = {memory.kind: memory.memory_stats() for memory in device.addressable_memories()}
     # A client that counts one of its memories only reports it as the device's.
     stats[device.default_memory().kind] = device.memory_stats()
-    return {kind: (each or {}).get("bytes_in_use") for kind, each in stats.items()}
+    return {kind: _whole((each or {}).get("bytes_in_use")) for kind, each in stats.items()}
+
+
+def _whole(number: Any) -> int | None:
+    """Return a plugin's number, which may be NumPy's, as one that JSON has."""
+    return None if number is None else int(number)
