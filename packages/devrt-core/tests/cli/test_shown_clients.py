@@ -1,7 +1,9 @@
 """What ``devrt top`` shows of the clients of other processes, whatever those answer."""
 
+import contextlib
 import json
 import os
+import socket
 import subprocess
 import sys
 import textwrap
@@ -16,14 +18,18 @@ pytestmark = pytest.mark.skipif(sys.platform != "linux", reason="abstract socket
 
 PROCESS = """
     import os, socket, sys
-    listener = socket.socket(socket.AF_UNIX)
-    listener.bind(f"\\0{sys.argv[1]}{os.getpid()}-00")
-    listener.listen()
+    prefix, answer, count = sys.argv[1:]
+    listeners = []
+    for number in range(int(count)):
+        listeners.append(socket.socket(socket.AF_UNIX))
+        listeners[-1].bind(f"\\0{prefix}{os.getpid()}-{number:02}")
+        listeners[-1].listen(0)
     print("ready", flush=True)
-    while sys.argv[2] != "silent":
-        connection, _ = listener.accept()
-        connection.sendall(sys.argv[2].encode())
-        connection.close()
+    while answer != "silent":
+        connections = [listener.accept()[0] for listener in listeners]
+        for connection in connections:
+            connection.sendall(answer.encode())
+            connection.close()
     sys.stdin.read()
 """
 ROW = {
@@ -36,12 +42,14 @@ ROW = {
 }
 ANSWERS = {
     "no JSON": "hello",
-    "nothing": "",
     "another version": json.dumps({"version": 0, "devices": []}),
     "no rows": json.dumps({"version": 1, "devices": [7]}),
     "rows without memory": json.dumps({"version": 1, "devices": [{**ROW, "memory": None}]}),
     "no number": json.dumps({"version": 1, "devices": [{**ROW, "id": "x"}]}),
     "no mapping": "[]",
+    "no end of brackets": "[" * 100_000,
+    "a number beyond any": json.dumps({"version": 1, "devices": [{**ROW, "memory": {"x": 1e999}}]}),
+    "too many bytes": json.dumps({"version": 1, "devices": [{**ROW, "memory": {"x": 10**400}}]}),
 }
 
 
@@ -52,8 +60,9 @@ def process(monkeypatch):
     monkeypatch.setattr(shown_clients, "PREFIX", prefix)
     running = []
 
-    def start(answer):
-        command = [sys.executable, "-c", textwrap.dedent(PROCESS), prefix, answer]
+    def start(answer, sockets=1):
+        code = textwrap.dedent(PROCESS)
+        command = [sys.executable, "-c", code, prefix, answer, str(sockets)]
         pipes = {"stdin": subprocess.PIPE, "stdout": subprocess.PIPE}
         running.append(subprocess.Popen(command, **pipes))
         assert running[-1].stdout.readline() == b"ready\n"
@@ -84,16 +93,82 @@ def test_an_answer_that_is_not_understood_is_a_problem_of_its_process(process, a
     assert problems == {f"process {pid}": "its answer is not of this version of devrt"}
 
 
+def test_all_are_connected_to_before_one_is_waited_for(process):
+    pid = process(json.dumps({"version": 1, "devices": [ROW]}), sockets=2)
+    rows, problems = shown_clients.shown_clients()
+    assert [row["pid"] for row in rows] == [pid, pid]
+    assert problems == {}
+
+
+def test_all_have_one_deadline(process, monkeypatch):
+    deadlines = []
+    monkeypatch.setattr(shown_clients, "_received", lambda _, until: deadlines.append(until))
+    for _ in range(2):
+        process("silent")
+    shown_clients.shown_clients()
+    assert len(deadlines) == 2
+    assert len({*deadlines}) == 1
+
+
+def test_after_the_deadline_what_has_come_is_read_and_nothing_waited_for():
+    ours, theirs = socket.socketpair()
+    with ours, theirs:
+        with pytest.raises(BlockingIOError):
+            shown_clients._received(ours, deadline=0.0)
+        theirs.sendall(b"[]")
+        theirs.close()
+        assert shown_clients._received(ours, deadline=0.0) == b"[]"
+
+
 def test_a_process_that_does_not_answer_is_left_alone(process, monkeypatch):
     monkeypatch.setattr(shown_clients, "_PATIENCE", 0.01)
     pid = process("silent")
     assert shown_clients.shown_clients() == Shown([], {f"process {pid}": "it does not answer"})
 
 
-def test_processes_of_other_users_are_passed_over(process, monkeypatch):
-    process(json.dumps({"version": 1, "devices": [ROW]}))
-    monkeypatch.setattr(shown_clients, "peer_of", lambda _: (1, os.getuid() + 1))
+@contextlib.contextmanager
+def filled(name):
+    """Connect to a name until it takes no more."""
+    with contextlib.ExitStack() as opened:
+        with contextlib.suppress(BlockingIOError):
+            while True:
+                connection = opened.enter_context(socket.socket(socket.AF_UNIX))
+                connection.setblocking(False)
+                connection.connect(f"\0{name}")
+        yield
+
+
+def test_nor_does_one_whose_queue_of_connections_is_full(process):
+    pid = process("silent")
+    with filled(f"{shown_clients.PREFIX}{pid}-00"):
+        assert shown_clients.shown_clients() == Shown([], {f"process {pid}": "it does not answer"})
+
+
+@pytest.mark.parametrize("owner", [str(os.getppid()), "\x1b[31mX"])
+def test_a_socket_whose_user_is_not_known_says_nothing(process, owner):
+    name = f"{shown_clients.PREFIX}{owner}-00"
+    with socket.socket(socket.AF_UNIX) as listener:
+        listener.bind(f"\0{name}")
+        listener.listen(0)
+        with filled(name):
+            assert shown_clients.shown_clients() == Shown([], {})
+
+
+def test_a_process_that_ends_or_refuses_is_passed_over(process):
+    process("")
     assert shown_clients.shown_clients() == Shown([], {})
+
+
+@pytest.mark.parametrize(("user", "is_shown"), [(0, True), (17, True), (18, False)])
+def test_root_sees_the_processes_of_all_users_and_others_their_own(
+    process, monkeypatch, user, is_shown
+):
+    pid = process(json.dumps({"version": 1, "devices": [ROW]}))
+    monkeypatch.setattr(shown_clients, "peer_of", lambda _: (pid, 17))
+    monkeypatch.setattr(os, "getuid", lambda: user)
+    rows, problems = shown_clients.shown_clients()
+    assert [row["pid"] for row in rows] == [pid] * is_shown
+    assert problems == {}
 
 
 def test_an_answer_without_end_is_cut(process, monkeypatch):

@@ -77,8 +77,9 @@ CORE_OPTIONS = (
         name="show_in_top",
         type=bool,
         default=False,
-        help="Whether 'devrt top' of the same user sees what this process's clients have in use of "
-        "each kind of memory: a thread answers it (Linux). Set it before the first client.",
+        help="Whether 'devrt top' of the same user, or of root, sees what this process's clients "
+        "have in use of each kind of memory: a thread answers it (Linux). Set it before the first "
+        "client.",
     ),
     TRACEBACK_IN_BUFFERS,
     *CACHE_OPTIONS,
