@@ -179,7 +179,10 @@ def test_an_answer_without_end_is_cut(process, monkeypatch):
 
 MACHINE = """
 from devrt.hardware import DeviceReading
+failing = []
 def machine():
+    if failing:
+        raise RuntimeError("no more")
     return [DeviceReading(5, kind="One X", pci_bus_id="0000:3b:00.0")]
 """
 
@@ -224,3 +227,18 @@ def test_a_client_is_shown_at_the_machines_number_of_its_device(run):
 def test_of_one_platform_its_clients_alone_are_shown(run):
     shown = json.loads(run(ROWS, "--json", "--platform", "one"))
     assert [row["platform"] for row in shown["clients"]] == ["one"]
+
+
+def test_clients_of_a_platform_are_shown_while_nobody_reports_its_devices(run):
+    run(ROWS, "--once")  # loads the plugin, and has `top` read the rows
+    found = top.sources("one")
+    sys.modules[found.machines["one"].machine.__module__].failing.append(True)
+    shown = top.snapshot(found)
+    assert shown["devices"] == []
+    assert "no more" in shown["problems"]["one"]
+    assert [row["platform"] for row in shown["clients"]] == ["one"]
+
+
+def test_clients_of_a_platform_are_shown_where_a_client_alone_reports_its_devices(run):
+    shown = json.loads(run(ROWS, "--json", "--platform", "two"))
+    assert [row["platform"] for row in shown["clients"]] == ["two"]

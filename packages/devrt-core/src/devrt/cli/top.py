@@ -24,12 +24,12 @@ __all__ = ["Sources", "snapshot", "sources", "watch"]
 class Sources(NamedTuple):
     """Who tells of devices: vendors' libraries of the machine's, and clients of all others.
 
-    ``only_these`` is set where one platform was requested.
+    ``platforms`` are those that were requested, by their own names; None is for all.
     """
 
     machines: dict[str, ClientFactory]
     clients: report.Found
-    only_these: bool = False
+    platforms: frozenset[str] | None = None
 
 
 def sources(platform: str | None = None) -> Sources:
@@ -47,13 +47,15 @@ def sources(platform: str | None = None) -> Sources:
     }
     nobody = report.Found([], [], [], [])
     if machines and platform is not None:
-        return Sources(machines, nobody, only_these=True)
+        return Sources(machines, nobody, frozenset(machines))
     try:
-        return Sources(machines, report.usable(platform, but=machines), platform is not None)
+        usable = report.usable(platform, but=machines)
     except DevrtError:
         if not machines:
             raise
         return Sources(machines, nobody)
+    names = frozenset(client.platform for client in usable.clients)
+    return Sources(machines, usable, None if platform is None else names)
 
 
 def snapshot(found: Sources) -> dict[str, Any]:
@@ -79,11 +81,10 @@ def snapshot(found: Sources) -> dict[str, Any]:
         devices += [_of_client(device, name, dict(readings)) for device in local]
         problems |= {client.platform: problem} if problem else {}
     shown = shown_clients()
-    platforms = {row["platform"] for row in devices} if found.only_these else None
     clients = [
         {**row, "device": _device_of(row, devices)}
         for row in shown.rows
-        if platforms is None or row["platform"] in platforms
+        if found.platforms is None or row["platform"] in found.platforms
     ]
     return {"devices": devices, "clients": clients, "problems": problems | shown.problems}
 
