@@ -134,6 +134,7 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
     }
     chosen |= {name: options[name] for name in _MEMORY if options.get(name) is not None}
     allocator = chosen["allocator"]
+    of_config: dict[str, Any] = {}
     if isinstance(allocator, GpuAllocatorConfig):
         # Its defaults are jaxlib's, which takes three quarters at once: only what is given counts.
         of_config = {n: value for n, value in allocator.given().items() if n in _MEMORY}
@@ -147,22 +148,21 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
         msg = f"the allocator {allocator!r}{where} is none of this client's: {listed}."
         raise InvalidArgumentError(msg, option="allocator")
     if chosen["allocator"] == "platform" and chosen.get("preallocate"):
-        _no_preallocation(options)
+        _no_preallocation(options, of_config)
     if "memory_fraction" in chosen:
         chosen["memory_fraction"] = _checked_fraction(chosen["memory_fraction"])
     _check_size(chosen.get("collective_memory_size", 0))
     return chosen
 
 
-def _no_preallocation(options: Mapping[str, Any]) -> None:
+def _no_preallocation(options: Mapping[str, Any], of_config: Mapping[str, Any]) -> None:
     """Refuse a call that would preallocate what no allocator keeps.
 
     JAX takes its two variables together, and one of them may be exported for a program that gives
     the other as an option: there a warning is enough.
     """
-    allocator = options.get("allocator")
-    of_config: dict[str, Any] = getattr(allocator, "given", dict)()
-    if allocator is not None and of_config.get("preallocate", options.get("preallocate")):
+    is_of_call = options.get("allocator") is not None
+    if is_of_call and of_config.get("preallocate", options.get("preallocate")):
         msg = (
             "allocator='platform' takes each block from the driver and keeps none, so there is "
             "nothing that preallocate=True could take in advance. Give one of them."
