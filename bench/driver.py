@@ -167,14 +167,16 @@ def measure(
                 del samples[name]
                 failed[name] = Outcome(reason=str(error))
     # The first round is a warm-up: each side has just seen the other's caches.
-    return failed | {
-        name: Outcome(
-            summarize(seen[1:]),
-            blocks=[median(samples) for samples in seen[1:]],
-            note=notes[name],
-        )
-        for name, seen in samples.items()
-    }
+    return failed | {name: _outcome(seen[1:], notes[name]) for name, seen in samples.items()}
+
+
+def _outcome(seen: Sequence[Sequence[float]], note: str) -> Outcome:
+    figure = summarize(seen)
+    blocks = [median(samples) for samples in seen]
+    if figure.median > 0:
+        return Outcome(figure, blocks=blocks, note=note)
+    # A difference of two timings may be zero or less, and would keep any bar.
+    return Outcome(reason="it costs less than the noise of its timings", blocks=blocks, note=note)
 
 
 def run_subject(

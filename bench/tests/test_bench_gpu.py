@@ -9,7 +9,7 @@ from unittest.mock import MagicMock
 import pytest
 
 import devrt
-from bench import cli, store
+from bench import cli, store, table
 from bench.case import Spec
 from bench.driver import run_subject, start_worker
 from bench.environments import Environment, load_peers
@@ -96,27 +96,46 @@ def test_a_worker_measures_a_case_and_says_what_the_device_is(on_simulated_devic
 
 
 class Answers:
-    """A worker whose every call takes a second."""
+    """A worker whose every call takes a second, or as many as are given."""
 
     is_alive = True
 
-    def __init__(self, kind):
+    def __init__(self, kind, seconds=1.0):
         self.kind = kind
+        self.seconds = seconds
 
     def ask(self, request, timeout):
-        return {"device": self.kind, "seconds": [1.0]}
+        return {"device": self.kind, "seconds": [self.seconds]}
 
     def close(self):
         pass
 
 
-@pytest.mark.parametrize(("kind", "bar"), [("NVIDIA H200", 1.1), ("NVIDIA H200 (simulated)", None)])
-def test_a_bar_is_held_against_gpus_alone(kind, bar):
+def row_of(kind, **seconds):
+    """Return the row of a case with a bar where calls of the sides take so many seconds."""
     made = {name: Environment(PEERS[name], sys.executable) for name in ("devrt", "driver")}
     context = cli.Context(made, cli.Options(blocks=1))
     spec = next(spec for spec in gpu.SPECS if spec.bars == (("driver", 1.1),))
-    (row,) = run_subject(context, "gpu", [spec], lambda *_: Answers(kind))
-    assert row.bar == bar
+
+    def start(environment, _):
+        return Answers(kind, seconds.get(environment.peer.side, 1.0))
+
+    (row,) = run_subject(context, "gpu", [spec], start)
+    return row
+
+
+@pytest.mark.parametrize(("kind", "bar"), [("NVIDIA H200", 1.1), ("NVIDIA H200 (simulated)", None)])
+def test_a_bar_is_held_against_gpus_alone(kind, bar):
+    assert row_of(kind).bar == bar
+
+
+@pytest.mark.parametrize("side", ["devrt", "driver"])
+@pytest.mark.parametrize("seconds", [0.0, -1.0])
+def test_a_cost_that_is_lost_in_noise_keeps_no_bar_and_misses_none(side, seconds):
+    row = row_of("NVIDIA H200", **{side: seconds})
+    assert (row.ratio, row.keeps_bar) == (None, None)
+    assert "noise" in table.render([row])
+    assert "0 kept, 0 missed, 1 without a figure" in table.render([row])
 
 
 def test_bars_are_of_peers_that_a_case_has():
