@@ -36,6 +36,12 @@ def test_a_uuid_is_what_the_vendor_s_tools_write(device):
     assert re.fullmatch(UUID[device.platform], device.uuid)
 
 
+def test_each_device_has_a_uuid_of_its_own(vendor):
+    client = default_runtime().make_client(vendor.platform, {"mock_num_gpus": 3})
+    assert len({device.uuid for device in client.devices()}) == 3
+    client.close()
+
+
 def test_the_devices_of_one_process_are_in_one_partition(vendor):
     client = default_runtime().make_client(vendor.platform, {"mock_num_gpus": 2})
     places = [(d.partition_index, d.slice_index, list(d.coords)) for d in client.devices()]

@@ -1,5 +1,7 @@
 """The memory of simulated devices: what is freed comes back, and what is held counts."""
 
+import threading
+
 import numpy as np
 import pytest
 
@@ -8,7 +10,7 @@ import devrt.numpy as dnp
 from devrt.errors import OutOfMemoryError
 from devrt.runtime import default_runtime
 from gpu_library import simulated_platform
-from support import xla_cpu_library
+from support import together, xla_cpu_library
 
 MIB = 1 << 20
 LIMIT = 64 * MIB
@@ -110,6 +112,68 @@ def test_what_programs_hold_counts_in_the_limit(client):
     assert client.local_devices()[0].memory_stats()["bytes_in_use"] <= LIMIT
     del x
     assert np.asarray(y + 1).min() == 3
+
+
+@pytest.mark.engine
+@options({"allocator": "default"})
+def test_a_donated_result_of_a_program_counts_once(client):
+    xla_cpu_library()
+    x = devrt.jit(lambda a: a + 1)(put(client, 30 * MIB))
+    x.block_until_ready()
+    step = devrt.jit(lambda a: a + 1, donate_argnums=0)
+    other = put(client, 20 * MIB)
+    for _ in range(3):
+        x = step(x)
+    assert np.asarray(x).max() == 5
+    used = [array.nbytes for array in (x, other)]
+    assert client.local_devices()[0].memory_stats()["bytes_in_use"] == pytest.approx(
+        sum(used), abs=1024
+    )
+    del x, other
+    put(client, 62 * MIB).block_until_ready()  # and all of it is free again
+
+
+@pytest.mark.engine
+@options({"allocator": "default"})
+def test_programs_of_several_threads_wait_for_each_other_s_temporaries(client):
+    xla_cpu_library()
+    rows = 20 * 512  # 20 MiB: two such temporaries
+    x = devrt.device_put(np.ones((512, 512), np.float32), client.local_devices()[0])
+
+    def add(a):
+        wide = dnp.broadcast_to(a[:1], (rows, 512)) + dnp.arange(rows, dtype=np.float32)[:, None]
+        return dnp.cumsum(wide, axis=0)[-1] + wide[0] @ a
+
+    program = devrt.jit(add)
+    first = np.asarray(program(x))
+
+    def run(_):
+        for _ in range(5):
+            assert (np.asarray(program(x)) == first).all()
+
+    together(run)
+
+
+@pytest.mark.engine
+@options({"allocator": "default", "mock_num_gpus": 2})
+def test_a_function_that_a_program_calls_gives_kept_memory_back(client):
+    """Work that waits for that program is not waited for."""
+    xla_cpu_library()
+    here, there = client.local_devices()
+    x = devrt.device_put(np.ones(1 << 18, np.float32), here).block_until_ready()
+    has_work = threading.Event()
+
+    def function(a):
+        assert has_work.wait(60)
+        client.defragment()
+        with pytest.raises(OutOfMemoryError):
+            put(client, 2 * LIMIT)
+        return a + 1
+
+    y = devrt.jit(lambda a: devrt.pure_callback(function, a, a))(x)
+    z = devrt.device_put(devrt.jit(lambda a: a + 1)(x), there)
+    has_work.set()
+    assert float(y[0]) == float(z[0]) == 2
 
 
 @pytest.mark.engine

@@ -17,7 +17,7 @@ Result number(Code code);
 
 /// Fills a device's UUID: HIP's 16 bytes are the digits that the tools show.
 inline void fill_uuid(unsigned char* uuid, int device) {
-  const std::string digits = std::to_string(0xde7'0000'0000'0000 + device);
+  const std::string digits = std::to_string(4242'0000'0000'0000 + device);
   std::memcpy(uuid, digits.data(), 16);
 }
 

@@ -153,7 +153,8 @@ std::shared_ptr<Engine> Client::engine() const {
 
 void Client::defragment() {
   check_open("defragment");
-  wait_unlocked([this] { backend_->drain(); });  // a device frees in the order of its work
+  wait_for_programs_to_end();
+  wait_for_memory();  // a device frees in the order of its work
   for (const auto& device : local_devices()) {
     for (const auto& memory : device->memories()) memory->trim();
   }

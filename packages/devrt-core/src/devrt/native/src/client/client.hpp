@@ -230,15 +230,15 @@ class Client {
   std::int64_t bytes_limit(int space) const noexcept;
   /// Returns true the first time: the caller is the one to warn of memory that is not locked.
   bool take_unlocked_warning() noexcept { return !unlocked_warned_.exchange(true); }
-  /// Waits for the copies in flight, which keep what was deleted meanwhile. Returns whether there
-  /// may be `bytes` free of a memory's `limit` now that were not.
-  bool wait_for_memory(std::size_t bytes, std::int64_t limit) const;
+  /// Waits for the copies in flight, which keep what was deleted meanwhile. Not within a program:
+  /// they may wait for its end.
+  void wait_for_memory() const;
   /// Waits until all programs have ended, whose end frees what was deleted meanwhile. Not within
-  /// one, nor for more than a memory's `limit`.
-  void wait_for_programs_to_end(std::size_t bytes, std::int64_t limit) const;
-  /// Waits for programs that hold temporary memory, until `bytes` are free. Returns
-  /// whether they are free now and were not before.
-  bool wait_for_programs(std::size_t bytes) const;
+  /// one.
+  void wait_for_programs_to_end() const;
+  /// Waits for programs that hold temporary memory, until `bytes` of a budget are free. Returns
+  /// whether they are free now and were not before. Not within a program.
+  bool wait_for_programs(const ByteBudget* budget, std::size_t bytes) const;
   /// Calls a function that waits, without the locks of the language binding.
   void wait_unlocked(const std::function<void()>& wait) const {
     options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();

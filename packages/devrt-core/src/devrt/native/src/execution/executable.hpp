@@ -93,6 +93,8 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard,
                                             std::uint64_t number) const;
   const Memory& first_memory() const;
+  /// Returns the memory of one of its devices that lacked bytes, as an error names it.
+  const Memory& limited_memory(std::string_view device) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {
     const std::size_t count = signature_->outputs.size();
     return std::span<Memory* const>(output_memories_).subspan(position * count, count);

@@ -122,16 +122,24 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
 bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   const MemoryReport* report = why.report();
   if (report && report->requested > report->limit) return false;
-  if (report && client_->wait_for_programs(static_cast<std::size_t>(report->requested)))
+  if (report && client_->wait_for_programs(limited_memory(report->device).budget().get(),
+                                           static_cast<std::size_t>(report->requested))) {
     return true;
+  }
   // What was deleted meanwhile is freed with the end of what still uses it.
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
-  const std::int64_t limit = first_memory().stats().bytes_limit();
-  client_->wait_for_programs_to_end(0, limit);
-  if (!client_->wait_for_memory(0, limit)) return false;
+  client_->wait_for_programs_to_end();
+  client_->wait_for_memory();
+  if (report) return true;
   // A plugin with memory of its own may lack what the client's allocators keep.
   for (Device* device : devices_) device->default_memory().trim();
   return true;
+}
+
+const Memory& Executable::limited_memory(std::string_view device) const {
+  const auto is_meant = [&](const Device* each) { return each->name() == device; };
+  const auto found = std::ranges::find_if(devices_, is_meant);
+  return (found == devices_.end() ? devices_.front() : *found)->default_memory();
 }
 
 Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::size_t shard,
@@ -160,7 +168,13 @@ void Executable::reserve(std::span<Reservation> reservations,
           HeldTemporaries(temporaries_[i], all.split(signature_->temp_bytes));
     }
   };
-  if (client_->budget()) return reserve_for(first_memory(), 0, reservations.size());
+  const auto budget_of = [](const Device* device) -> const ByteBudget* {
+    return device->default_memory().budget().get();
+  };
+  const ByteBudget* const first = budget_of(devices_.front());
+  if (std::ranges::all_of(devices_, [&](auto* each) { return budget_of(each) == first; })) {
+    return reserve_for(first_memory(), 0, reservations.size());
+  }
   for (std::size_t i = 0; i < reservations.size(); ++i) {
     reserve_for(devices_[i]->default_memory(), i, 1);
   }

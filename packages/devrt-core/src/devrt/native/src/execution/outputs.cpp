@@ -10,10 +10,8 @@ namespace {
 
 /// Keeps memory for a storage that shows it, and counts it as in use where nobody else does.
 struct Adopted {
-  Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size,
-          BudgetShare taken) noexcept
-      : reserved(std::move(taken)),
-        buffer(std::move(from)),
+  Adopted(Ref<pjrt::Buffer> from, std::shared_ptr<MemoryStats> counted, std::size_t size) noexcept
+      : buffer(std::move(from)),
         stats(std::move(counted)),
         // Given memory is still counted by the allocator that it came from.
         bytes(buffer->memory() == pjrt::Buffer::Memory::kOwn ? static_cast<std::int64_t>(size)
@@ -26,28 +24,43 @@ struct Adopted {
     if (bytes) stats->record_deallocate(bytes);
   }
 
-  BudgetShare reserved;  // given back after the memory
   Ref<pjrt::Buffer> buffer;
   std::shared_ptr<MemoryStats> stats;
   std::int64_t bytes;
 };
 
-ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes,
-                  BudgetShare& reserved) {
-  const bool is_own = buffer->memory() == pjrt::Buffer::Memory::kOwn;
-  BudgetShare taken = is_own ? reserved.split(bytes) : BudgetShare();
-  return {new Adopted(std::move(buffer), memory.shared_stats(), bytes, std::move(taken)),
+ExternalOwner own(Ref<pjrt::Buffer> buffer, const Memory& memory, std::size_t bytes) {
+  return {new Adopted(std::move(buffer), memory.shared_stats(), bytes),
           [](void* context) noexcept { delete static_cast<Adopted*>(context); }};
 }
 
-/// Returns whose memory an output has: its own, or given memory that it took from an argument.
-pjrt::Buffer::Memory memory_of(const pjrt::Tensor& output, const OutputTargets& targets) {
+/// Returns the argument whose memory an output takes; null where it has memory of its own.
+pjrt::Buffer* donor_of(const pjrt::Tensor& output, const OutputTargets& targets) noexcept {
+  const bool has_donor =
+      output.donor >= 0 && std::ranges::find(targets.kept, output.donor) == targets.kept.end();
+  return has_donor ? targets.arguments[static_cast<std::size_t>(output.donor)].get() : nullptr;
+}
+
+/// Returns whether an output counts among the bytes that its device reserves for a call.
+bool is_reserved(std::size_t i, const OutputTargets& targets) {
+  return targets.tensors()[i].is_plain && !donor_of(targets.tensors()[i], targets) &&
+         targets.memories[i]->budget() == targets.owner.default_memory().budget();
+}
+
+/// Takes over an output, with its bytes of the budget: the argument's whose memory it took, or
+/// some of those that the call has reserved.
+Ref<pjrt::Buffer> own_output(PJRT_Buffer* raw, std::size_t i, const OutputTargets& targets,
+                             BudgetShare& reserved) {
   using enum pjrt::Buffer::Memory;
-  if (output.donor < 0 || std::ranges::find(targets.kept, output.donor) != targets.kept.end()) {
-    return kOwn;
+  pjrt::Buffer* const donor = donor_of(targets.tensors()[i], targets);
+  const auto memory = donor && donor->memory() == kGiven ? kGiven : kOwn;
+  Ref<pjrt::Buffer> output = pjrt::Buffer::own(targets.engine.client(), raw, memory);
+  if (donor) {
+    output->reserve(donor->take_reserved());
+  } else if (reserved && is_reserved(i, targets)) {
+    output->reserve(reserved.split(targets.tensors()[i].bytes));
   }
-  const pjrt::Buffer& donor = *targets.arguments[static_cast<std::size_t>(output.donor)];
-  return donor.memory() == kGiven ? kGiven : kOwn;
+  return output;
 }
 
 /// Returns where the engine's memory lies. Requested when somebody reads it, since asking costs
@@ -70,12 +83,12 @@ using Outputs = SmallArray<Output, kFew>;
 /// Makes the storage of an output: it shows the engine's memory, or memory for a copy in devrt's
 /// layout.
 Ref<Storage> make_storage(const Ref<pjrt::Buffer>& engine, std::size_t i,
-                          const OutputTargets& targets, bool is_ready, BudgetShare& reserved) {
+                          const OutputTargets& targets, bool is_ready) {
   const pjrt::Tensor& tensor = targets.tensors()[i];
   const Memory& memory = *targets.memories[i];
   if (tensor.is_plain) {
     const auto adopt = is_ready ? &Storage::lend_lazily : &Storage::expect;
-    return adopt(tensor.bytes, own(engine.share(), memory, tensor.bytes, reserved), &find);
+    return adopt(tensor.bytes, own(engine.share(), memory, tensor.bytes), &find);
   }
   Ref<Storage> storage = memory.allocate_at_once(tensor.bytes);
   targets.engine.counters().copies.fetch_add(1, std::memory_order_relaxed);
@@ -292,16 +305,14 @@ ReadyEvent take(std::span<PJRT_Buffer* const> raw, pjrt::Event& done, const Outp
                 Kept& kept, std::unique_ptr<Pending>& pending) {
   Outputs outputs(raw.size());
   for (std::size_t i = 0; i < raw.size(); ++i) {
-    outputs[i].engine = pjrt::Buffer::own(targets.engine.client(), raw[i],
-                                          memory_of(targets.tensors()[i], targets));
+    outputs[i].engine = own_output(raw[i], i, targets, kept.reservation.outputs);
   }
   const auto is_plain = [](const pjrt::Tensor& tensor) { return tensor.is_plain; };
   const bool is_ready = std::ranges::all_of(targets.tensors(), is_plain) && done.is_ready() &&
                         kept.dependencies.empty();
   const bool holds_errors = kept.context && kept.context->holds_back();
   for (std::size_t i = 0; i < raw.size(); ++i) {
-    outputs[i].storage =
-        make_storage(outputs[i].engine, i, targets, is_ready, kept.reservation.outputs);
+    outputs[i].storage = make_storage(outputs[i].engine, i, targets, is_ready);
   }
   ReadyEvent ready;
   if (is_ready) {
@@ -351,11 +362,10 @@ ProgramNeeds needs_with_outputs(const pjrt::Signature& program, std::size_t devi
   return needs;
 }
 
-std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept {
+std::int64_t bytes_of_outputs(const OutputTargets& targets) {
   std::int64_t bytes = 0;
-  for (const pjrt::Tensor& tensor : targets.tensors()) {
-    const bool is_own = memory_of(tensor, targets) == pjrt::Buffer::Memory::kOwn;
-    if (tensor.is_plain && is_own) bytes += static_cast<std::int64_t>(tensor.bytes);
+  for (std::size_t i = 0; i < targets.tensors().size(); ++i) {
+    if (is_reserved(i, targets)) bytes += static_cast<std::int64_t>(targets.tensors()[i].bytes);
   }
   return bytes;
 }

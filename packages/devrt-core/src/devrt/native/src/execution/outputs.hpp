@@ -41,8 +41,8 @@ ProgramNeeds needs_of(const pjrt::Signature& program, std::size_t devices);
 /// Returns the same with outputs, but for those that take the memory of an argument.
 ProgramNeeds needs_with_outputs(const pjrt::Signature& program, std::size_t devices);
 
-/// Returns how many bytes of the engine's own a call's outputs will take.
-std::int64_t bytes_of_outputs(const OutputTargets& targets) noexcept;
+/// Returns how many bytes of its device's budget a call's outputs will take.
+std::int64_t bytes_of_outputs(const OutputTargets& targets);
 
 /// What a call keeps until it is done.
 struct Kept {

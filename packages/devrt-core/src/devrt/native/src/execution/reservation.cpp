@@ -76,18 +76,18 @@ Ref<Storage> Memory::allocate_at_once(std::size_t bytes) const { return allocate
 
 Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const {
   const std::int64_t limit = stats_->bytes_limit();
-  for (bool is_last = false;;) {
+  const bool fits = bytes <= static_cast<std::size_t>(limit);
+  for (bool is_last = !fits;;) {
     try {
       Ref<Storage> storage = Storage::allocate(allocator_, bytes, alignment_);
       client().trim_to_limit();
       return storage;
     } catch (const StatusError& error) {
       if (error.status().code() != StatusCode::kResourceExhausted) throw;
-      if (waits_for_programs && client().wait_for_programs(bytes)) continue;
-      if (!is_last && waits_for_programs) client().wait_for_programs_to_end(bytes, limit);
-      if (is_last || !client().wait_for_memory(bytes, limit)) {
-        throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
-      }
+      if (waits_for_programs && client().wait_for_programs(budget().get(), bytes)) continue;
+      if (is_last) throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
+      if (waits_for_programs) client().wait_for_programs_to_end();
+      client().wait_for_memory();
       is_last = true;
     }
   }
@@ -102,9 +102,11 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
     return temporaries ? client().temporaries().take(*budget, bytes, temporaries)
                        : budget->take(bytes);
   };
-  for (bool is_last = false; !take(); is_last = true) {
-    if (!is_last && client().wait_for_memory(bytes, stats_->bytes_limit())) continue;
-    throw StatusError(describe_out_of_memory(*this, bytes, describe_needs(needs), &needs));
+  for (bool is_last = bytes > budget->limit(); !take(); is_last = true) {
+    if (is_last) {
+      throw StatusError(describe_out_of_memory(*this, bytes, describe_needs(needs), &needs));
+    }
+    client().wait_for_memory();
   }
   BudgetShare taken(budget, bytes);
   client().trim_to_limit();
@@ -124,32 +126,30 @@ Status Memory::describe_end(const ProgramNeeds& needs, const Status& reported) c
   return describe_reported(*this, needs, message, reported);
 }
 
-bool Client::wait_for_memory(std::size_t bytes, std::int64_t limit) const {
-  if (bytes > static_cast<std::size_t>(limit)) return false;
+void Client::wait_for_memory() const {
   const auto is_idle = [](const auto& device) { return device->queue().is_idle(); };
   // What was in flight when memory was lacking may have ended since.
-  if (std::ranges::all_of(local_devices(), is_idle) && backend_->is_idle()) return true;
-  const auto wait = [this] {
+  if (std::ranges::all_of(local_devices(), is_idle) && backend_->is_idle()) return;
+  if (pjrt::is_in_callback()) return;
+  wait_unlocked([this] {
     for (const auto& device : local_devices()) device->queue().drain();
     backend_->drain();
-  };
-  wait_unlocked(wait);
-  return true;
+  });
 }
 
-void Client::wait_for_programs_to_end(std::size_t bytes, std::int64_t limit) const {
+void Client::wait_for_programs_to_end() const {
   const std::shared_ptr<Engine> engine = this->engine();
-  if (!engine || bytes > static_cast<std::size_t>(limit) || pjrt::is_in_callback()) return;
+  if (!engine || pjrt::is_in_callback()) return;
   wait_unlocked([&] { engine->client().in_flight().wait([this] { check_signals(); }); });
 }
 
-bool Client::wait_for_programs(std::size_t bytes) const {
+bool Client::wait_for_programs(const ByteBudget* budget, std::size_t bytes) const {
   // A handler of a custom call runs within a program, which would wait for itself.
-  if (!budget_ || bytes > budget_->limit() || pjrt::is_in_callback()) return false;
+  if (!budget || bytes > budget->limit() || pjrt::is_in_callback()) return false;
   if (!temporaries_->is_any_held()) return false;
   bool has_memory = false;
   wait_unlocked(
-      [&] { has_memory = temporaries_->wait(*budget_, bytes, [this] { check_signals(); }); });
+      [&] { has_memory = temporaries_->wait(*budget, bytes, [this] { check_signals(); }); });
   return has_memory;
 }
 

@@ -73,10 +73,10 @@ DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options
         limited(std::make_shared<PoolAllocator>(device), made.budget),
         ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
   } else {
-    made.allocator = limited(std::make_shared<PlatformAllocator>(device), made.budget);
+    made.allocator = std::make_shared<PlatformAllocator>(device);
   }
   if (kind == AllocatorKind::kBfc) {
-    made.allocator = std::make_shared<ArenaInFront>(std::move(made.allocator),
+    made.allocator = std::make_shared<ArenaInFront>(limited(std::move(made.allocator), made.budget),
                                                     ArenaOptions{.region_bytes = kBfcRegion},
                                                     std::numeric_limits<std::size_t>::max());
   }

@@ -121,6 +121,8 @@ class BudgetShare {
   }
 
   explicit operator bool() const noexcept { return budget_ != nullptr; }
+  /// Returns whose bytes they are; null for none.
+  const ByteBudget* budget() const noexcept { return budget_.get(); }
 
   /// Returns a share of some of the bytes, or of as many as there are.
   BudgetShare split(std::size_t bytes) noexcept {

@@ -17,6 +17,7 @@
 #include "devrt/base/external_owner.hpp"
 #include "devrt/base/fork_guard.hpp"
 #include "devrt/buffers/attachment.hpp"
+#include "devrt/memory/memory_stats.hpp"
 #include "devrt/pjrt/engine/api.hpp"
 #include "devrt/pjrt/engine/event.hpp"
 #include "devrt/pjrt/engine/in_flight.hpp"
@@ -229,6 +230,10 @@ class Buffer final : public Attachment {
   PJRT_Buffer* get() const noexcept { return buffer_; }
   /// Says that a program which still runs took it: to destroy it is to wait for that program.
   void set_donated() noexcept { is_donated_.store(true, std::memory_order_relaxed); }
+  /// Keeps bytes of a budget taken for as long as the memory is there.
+  void reserve(BudgetShare bytes) noexcept { reserved_ = std::move(bytes); }
+  /// Gives up what it keeps, for an output that took the memory.
+  BudgetShare take_reserved() noexcept { return std::exchange(reserved_, BudgetShare()); }
   bool is_view() const noexcept { return memory_ == Memory::kView; }
   Memory memory() const noexcept { return memory_; }
   const Client& client() const noexcept { return *client_; }
@@ -340,6 +345,7 @@ class Buffer final : public Attachment {
   PJRT_Buffer* const buffer_;
   const Memory memory_;
   std::atomic<bool> is_donated_{false};
+  BudgetShare reserved_;
 };
 
 }  // namespace devrt::pjrt
