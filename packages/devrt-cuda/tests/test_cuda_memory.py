@@ -1,5 +1,6 @@
 """The memory of simulated devices: what is freed comes back, and what is held counts."""
 
+import gc
 import threading
 
 import numpy as np
@@ -96,6 +97,58 @@ def test_defragment_gives_back_what_the_device_has_not_freed_yet(client):
     assert reserved() >= before + x.nbytes + y.nbytes
     del x, y
     assert reserved() == before
+
+
+@pytest.mark.engine
+@options({"allocator": "default"}, {"allocator": "bfc"}, {"allocator": "platform"})
+def test_defragment_gives_back_what_programs_had(client):
+    xla_cpu_library()
+
+    def reserved():
+        client.defragment()
+        return client.local_devices()[0].memory_stats()["bytes_reserved"]
+
+    x = put(client, MIB // 2)
+    (x + 1).block_until_ready()
+    before = reserved()
+    y = put(client, 4 * MIB)
+    z = x[0] + y
+    z.block_until_ready()
+    stats = client.local_devices()[0].memory_stats()
+    assert stats["bytes_reserved"] >= stats["bytes_in_use"] >= y.nbytes + z.nbytes
+    del y, z
+    assert reserved() <= before
+
+
+@options({"allocator": "default"})
+def test_an_earlier_client_takes_nothing_of_what_is_preallocated(client, devices):
+    client.close()
+    given = {"mock": True, "preallocate": True, "memory_fraction": LIMIT / (1 << 30)}
+    made = default_runtime().make_client(devices[0].platform, given)
+
+    def reserved():
+        return made.local_devices()[0].memory_stats()["bytes_reserved"]
+
+    assert reserved() >= LIMIT
+    default_runtime().make_client(devices[0].platform, {"mock": True}).close()
+    gc.collect()
+    assert reserved() >= LIMIT
+    made.defragment()
+    assert reserved() >= LIMIT
+    made.close()
+
+
+@options({"allocator": "default"})
+def test_small_arrays_leave_the_limit_to_large_ones(client):
+    kept = [put(client, 4), put(client, 30 * MIB), put(client, 30 * MIB)]
+    assert client.local_devices()[0].memory_stats()["bytes_in_use"] == sum(x.nbytes for x in kept)
+
+
+@options({"allocator": "bfc", "memory_fraction": None})
+def test_an_error_says_that_free_memory_is_held(client):
+    kept = [put(client, 4), put(client, 510 * MIB)]
+    with pytest.raises(OutOfMemoryError, match="not in use, but held"):
+        kept.append(put(client, 510 * MIB))
 
 
 @pytest.mark.engine

@@ -153,10 +153,18 @@ std::shared_ptr<Engine> Client::engine() const {
 
 void Client::defragment() {
   check_open("defragment");
-  wait_for_programs_to_end();
-  wait_for_memory();  // a device frees in the order of its work
-  for (const auto& device : local_devices()) {
-    for (const auto& memory : device->memories()) memory->trim();
+  const bool waits = !pjrt::is_in_callback();
+  // Devices free in the order of their work: first what buffers and programs had, then what an
+  // arena gives back.
+  for (int i = 0; i < 2; ++i) {
+    if (waits) {
+      wait_for_programs_to_end();
+      wait_for_memory();
+      wait_unlocked([this] { backend_->synchronize(); });
+    }
+    for (const auto& device : local_devices()) {
+      for (const auto& memory : device->memories()) memory->trim();
+    }
   }
   malloc_trim(0);  // the C library's heap keeps what is freed as well
 }

@@ -43,6 +43,11 @@ Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Sta
                " of the " + std::to_string(budget->limit()) + " bytes that " + memory.limited_by() +
                " allows.";
   }
+  if (report->requested <= report->limit - report->stats.bytes_in_use) {
+    message +=
+        " So much is not in use, but held: by other processes or clients, or beside the arrays of "
+        "an arena. client.defragment() gives back what can be.";
+  }
   return Status(cause.code(), std::move(message))
       .during(cause.operation())
       .on(memory.device().name())

@@ -118,7 +118,7 @@ Result PoolAllocator::free_behind(void* data, std::span<const ReadyEvent> uses) 
 void PoolAllocator::trim() noexcept {
   if (device_->is_forked()) return;
   const Current current(device_->driver(), device_->context());
-  (void)device_->driver().call.pool_trim(pool_, 0);
+  (void)device_->driver().call.pool_trim(pool_, preallocated_in_pool(*device_));
 }
 
 std::int64_t PoolAllocator::attribute(PoolAttribute attribute) const noexcept {

@@ -236,18 +236,28 @@ void GpuBackend::drain() noexcept {
   communicators_.drain();
 }
 
+void GpuBackend::synchronize() noexcept {
+  for (const auto& device : devices_) {
+    const Current current(driver_, device->context());
+    if (current.result() == kSuccess) (void)driver_.call.synchronize();
+  }
+}
+
 void GpuBackend::close() noexcept {
   communicators_.close();
-  // A pool gives back what is freed once the streams have come to the frees.
-  for (const auto& device : devices_) device->drain();
   {
     std::lock_guard lock(mutex_);
     for (const auto& [key, lane] : lanes_) lane->release();
     for (DeviceMemory& memory : memories_) memory.pool_settings.reset();
   }
-  for (const DeviceMemory& memory : memories_) {
-    memory.allocator->trim();
-    if (memory.managed) memory.managed->trim();
+  // A pool gives back what is freed once the streams have come to the frees: first those of
+  // buffers, then those of the arenas.
+  for (int i = 0; i < 2; ++i) {
+    for (const auto& device : devices_) device->drain();
+    for (const DeviceMemory& memory : memories_) {
+      memory.allocator->trim();
+      if (memory.managed) memory.managed->trim();
+    }
   }
   staging_->trim();
 }

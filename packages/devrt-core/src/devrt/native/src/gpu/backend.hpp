@@ -60,6 +60,7 @@ class GpuBackend final : public native::DeviceBackend {
   std::string new_group_id(const native::CollectiveSource& source) override;
   bool is_idle() const noexcept override;
   void drain() noexcept override;
+  void synchronize() noexcept override;
   native::MemoryCapacity capacity(int space) const noexcept override;
   Status health(std::size_t device) const noexcept override { return devices_[device]->health(); }
   Status probe(std::size_t device) const noexcept override { return devices_[device]->probe(); }

@@ -28,6 +28,7 @@ constexpr PoolSettingList kPoolSettings{{
 
 struct PoolUsers {
   int clients = 0;
+  std::size_t preallocated = 0;
   PoolSettingList before{};  ///< the first of them
 };
 
@@ -93,8 +94,14 @@ Result open_pool(const GpuDevice& owner, const GpuDevice& peer) noexcept {
   return call.pool_set_access(pool, &access, 1);
 }
 
-PoolSettings::PoolSettings(std::shared_ptr<GpuDevice> device)
-    : device_(std::move(device)), pool_(default_pool(*device_)) {
+std::size_t preallocated_in_pool(const GpuDevice& device) {
+  AllPoolUsers& all = all_pool_users();
+  std::lock_guard lock(all.mutex);
+  return all.by_device[{&device.driver(), device.number()}].preallocated;
+}
+
+PoolSettings::PoolSettings(std::shared_ptr<GpuDevice> device, std::size_t preallocated)
+    : device_(std::move(device)), pool_(default_pool(*device_)), preallocated_(preallocated) {
   AllPoolUsers& all = all_pool_users();
   std::lock_guard lock(all.mutex);
   PoolUsers& users = all.by_device[{&device_->driver(), device_->number()}];
@@ -106,6 +113,7 @@ PoolSettings::PoolSettings(std::shared_ptr<GpuDevice> device)
     throw;
   }
   ++users.clients;
+  users.preallocated += preallocated_;
 }
 
 PoolSettings::~PoolSettings() {
@@ -113,6 +121,7 @@ PoolSettings::~PoolSettings() {
   AllPoolUsers& all = all_pool_users();
   std::lock_guard lock(all.mutex);
   PoolUsers& users = all.by_device[{&device_->driver(), device_->number()}];
+  users.preallocated -= preallocated_;
   if (--users.clients > 0) return;
   try {
     give_back(*device_, pool_, users.before);

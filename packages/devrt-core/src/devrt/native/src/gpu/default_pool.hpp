@@ -1,6 +1,7 @@
 // A device's default memory pool. It is the process's: the engine and other libraries use it too.
 #pragma once
 
+#include <cstddef>
 #include <memory>
 
 #include "gpu/device.hpp"
@@ -18,11 +19,15 @@ PoolHandle* default_pool(const GpuDevice& device);
 /// contexts does not reach what is in pools. It stays, as that does, since others may rely on it.
 Result open_pool(const GpuDevice& owner, const GpuDevice& peer) noexcept;
 
+/// Returns how many bytes of a device's default pool the process's clients have taken in advance.
+std::size_t preallocated_in_pool(const GpuDevice& device);
+
 /// What a client needs of a default pool, for as long as it lives. The last client of the process
 /// gives back what was there before the first, unless somebody else has changed it meanwhile.
 class PoolSettings {
  public:
-  explicit PoolSettings(std::shared_ptr<GpuDevice> device);
+  /// `preallocated` is how many bytes the client takes in advance.
+  PoolSettings(std::shared_ptr<GpuDevice> device, std::size_t preallocated);
   PoolSettings(const PoolSettings&) = delete;
   PoolSettings& operator=(const PoolSettings&) = delete;
   ~PoolSettings();
@@ -33,6 +38,7 @@ class PoolSettings {
  private:
   const std::shared_ptr<GpuDevice> device_;
   PoolHandle* const pool_;
+  const std::size_t preallocated_;
 };
 
 }  // namespace devrt::gpu

@@ -33,20 +33,16 @@ AllocatorKind kind_for(const GpuDevice& device, AllocatorKind requested) {
   return requested;
 }
 
-/// Bounds what an arena takes. What it hands out is bounded by the budget of the memory.
-std::shared_ptr<HostAllocator> limited(std::shared_ptr<HostAllocator> source,
-                                       const std::shared_ptr<ByteBudget>& budget) {
-  if (!budget) return source;
-  return std::make_shared<LimitAllocator>(std::move(source),
-                                          std::make_shared<ByteBudget>(budget->limit()));
-}
-
-/// Has an allocator hold what the options take of a device at once.
-void preallocate(const GpuDevice& device, HostAllocator& allocator, const Options& options) {
-  // Taken once and given back: the pool, or the arena, keeps it.
+/// Returns how many bytes the options take of a device at once.
+std::size_t preallocated_bytes(const GpuDevice& device, const Options& options) {
+  if (!options.preallocate || options.allocator == AllocatorKind::kPlatform) return 0;
   const double fraction = std::min(options.memory_fraction.value_or(kUsualFraction), 1.0);
   const std::size_t granule = ArenaOptions{}.granule;  // an arena takes whole ones
-  const std::size_t bytes = part_of(device, fraction) / granule * granule;
+  return part_of(device, fraction) / granule * granule;
+}
+
+/// Has an allocator hold bytes: taken once and given back, the pool, or the arena, keeps them.
+void preallocate(const GpuDevice& device, HostAllocator& allocator, std::size_t bytes) {
   // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
   void* data = allocator.allocate(bytes, 1);
   if (!data) {
@@ -62,26 +58,31 @@ void preallocate(const GpuDevice& device, HostAllocator& allocator, const Option
 
 DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options& options) {
   const AllocatorKind kind = kind_for(*device, options.allocator);
+  const std::size_t preallocated = preallocated_bytes(*device, options);
   DeviceMemory made;
   if (options.memory_fraction) {
     made.budget = std::make_shared<ByteBudget>(
         std::max<std::size_t>(part_of(*device, *options.memory_fraction), 1));
   }
   if (kind == AllocatorKind::kPool) {
-    made.pool_settings = std::make_unique<PoolSettings>(device);
+    made.pool_settings = std::make_unique<PoolSettings>(device, preallocated);
     made.allocator = std::make_shared<ArenaInFront>(
-        limited(std::make_shared<PoolAllocator>(device), made.budget),
+        std::make_shared<PoolAllocator>(device),
         ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
   } else {
     made.allocator = std::make_shared<PlatformAllocator>(device);
   }
   if (kind == AllocatorKind::kBfc) {
-    made.allocator = std::make_shared<ArenaInFront>(limited(std::move(made.allocator), made.budget),
+    if (made.budget) {  // which bounds what the arena hands out; this, what it takes
+      made.allocator = std::make_shared<LimitAllocator>(
+          std::move(made.allocator), std::make_shared<ByteBudget>(made.budget->limit()));
+    }
+    made.allocator = std::make_shared<ArenaInFront>(std::move(made.allocator),
                                                     ArenaOptions{.region_bytes = kBfcRegion},
                                                     std::numeric_limits<std::size_t>::max());
   }
-  if (options.preallocate && kind != AllocatorKind::kPlatform) {
-    preallocate(*device, *made.allocator, options);
+  if (preallocated > 0) {
+    preallocate(*device, *made.allocator, preallocated);
     // A pool has it when the stream has come there: the first array would take as much beside it.
     if (kind == AllocatorKind::kPool) device->finish(device->release_stream());
   }

@@ -214,9 +214,10 @@ class MemoryStats {
     s.bytes_limit = bytes_limit_;
     const MemoryNow now = now_();
     detail::raise_to(peak_held_, now.held);
-    s.bytes_reserved = std::max(reserved_ ? reserved_->bytes() : s.bytes_in_use, now.held);
+    // Programs have memory of the plugin's, which no allocator of the client holds.
+    s.bytes_reserved = std::max({reserved_ ? reserved_->bytes() : 0, now.held, s.bytes_in_use});
     s.peak_bytes_reserved =
-        std::max(reserved_ ? reserved_->peak() : s.peak_bytes_in_use, peak_held_.load());
+        std::max({reserved_ ? reserved_->peak() : 0, peak_held_.load(), s.peak_bytes_in_use});
     s.bytes_reservable_limit = bytes_limit_;
     s.largest_free_block_bytes =
         budget_ ? std::min(now.largest_free, static_cast<std::int64_t>(budget_->left()))
