@@ -216,7 +216,7 @@ class DeviceBackend {
                                 Dependencies& to) const {
     devrt::add_dependencies(event.dependencies(), to);
   }
-  /// Waits for all work on the devices, whoever gave it to them.
+  /// Waits for all work on the devices, also that of the engine and of other libraries.
   virtual void synchronize() noexcept {}
   /// Called once an engine's client was made, which may have changed what the two share.
   virtual void engine_was_made() {}

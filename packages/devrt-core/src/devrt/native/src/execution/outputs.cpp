@@ -343,25 +343,6 @@ void finish_when_ready(pjrt::Event done, std::unique_ptr<Pending> pending) {
 
 }  // namespace
 
-ProgramNeeds needs_of(const pjrt::Signature& program, std::size_t devices) {
-  ProgramNeeds needs{program.name, devices};
-  const auto count = static_cast<std::int64_t>(devices);
-  for (const pjrt::Tensor& tensor : program.parameters) {
-    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
-  }
-  needs.temporaries = count * static_cast<std::int64_t>(program.temp_bytes);
-  return needs;
-}
-
-ProgramNeeds needs_with_outputs(const pjrt::Signature& program, std::size_t devices) {
-  ProgramNeeds needs = needs_of(program, devices);
-  for (const pjrt::Tensor& tensor : program.outputs) {
-    const bool is_own = tensor.donor < 0;
-    if (is_own) needs.outputs += static_cast<std::int64_t>(devices * tensor.bytes);
-  }
-  return needs;
-}
-
 std::int64_t bytes_of_outputs(const OutputTargets& targets) {
   std::int64_t bytes = 0;
   for (std::size_t i = 0; i < targets.tensors().size(); ++i) {

@@ -5,6 +5,7 @@
 #include "client/client.hpp"
 #include "devrt/memory/memory_report.hpp"
 #include "execution/engine.hpp"
+#include "execution/outputs.hpp"
 
 namespace devrt::native {
 
@@ -75,6 +76,25 @@ Status describe_reported(const Memory& memory, const ProgramNeeds& needs,
 }
 
 }  // namespace
+
+ProgramNeeds needs_of(const pjrt::Signature& program, std::size_t devices) {
+  ProgramNeeds needs{program.name, devices};
+  const auto count = static_cast<std::int64_t>(devices);
+  for (const pjrt::Tensor& tensor : program.parameters) {
+    needs.arguments += count * static_cast<std::int64_t>(tensor.bytes);
+  }
+  needs.temporaries = count * static_cast<std::int64_t>(program.temp_bytes);
+  return needs;
+}
+
+ProgramNeeds needs_with_outputs(const pjrt::Signature& program, std::size_t devices) {
+  ProgramNeeds needs = needs_of(program, devices);
+  for (const pjrt::Tensor& tensor : program.outputs) {
+    const bool is_own = tensor.donor < 0;
+    if (is_own) needs.outputs += static_cast<std::int64_t>(devices * tensor.bytes);
+  }
+  return needs;
+}
 
 Ref<Storage> Memory::allocate(std::size_t bytes) const { return allocate(bytes, true); }
 Ref<Storage> Memory::allocate_at_once(std::size_t bytes) const { return allocate(bytes, false); }
