@@ -2,6 +2,7 @@
 
 import os
 import signal
+import sys
 import tempfile
 
 import pytest
@@ -30,6 +31,10 @@ for _name in [name for name in os.environ if name.startswith(("DEVRT_", "JAX_"))
 os.environ["DEVRT_NUM_CPU_DEVICES"] = "8"
 if _engine:
     os.environ["DEVRT_CPU_ENGINE"] = _engine
+# Containers often tell Python to keep no compiled modules: then each worker would compile all tests
+# again, and each of some two thousand children all that it imports of devrt.
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
+sys.dont_write_bytecode = False
 # What native modules keep at the end of a process is reported on its standard error.
 os.environ["TEST_LEAK_WARNINGS"] = "1"
 # Shells start what runs in their background with SIGINT ignored: the tests' children would be too.
