@@ -57,7 +57,7 @@ class Worker:
             assert view[0] == view[-1] == view.size
         elif choice == 3:
             self.held.pop(self.random.randrange(len(self.held))).delete()
-        else:
+        elif self.random.random() < 0.25:  # each goes through all that is held
             self.client.live_buffers()
             self.client.heap_profile()
 
