@@ -1,4 +1,4 @@
-"""`devrt run` and `devrt inspect` on exported programs, in processes of their own."""
+"""`devrt run` and `devrt inspect` on exported programs: what they do in processes of their own."""
 
 import json
 import re
@@ -6,7 +6,9 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from click.testing import CliRunner
 
+from devrt.cli import main
 from support import run_python
 
 pytestmark = pytest.mark.engine
@@ -142,8 +144,9 @@ def test_who_takes_a_program_is_reported(here):
 
 
 def refused(message, *arguments):
-    run = devrt(*arguments)
-    assert run.returncode == 1
+    """Run a command that is refused: here, as nothing of it is about the process."""
+    run = CliRunner().invoke(main, arguments, catch_exceptions=False)
+    assert run.exit_code == 1
     assert run.stdout == ""
     assert re.search(message, run.stderr), run.stderr
     assert "Traceback" not in run.stderr
