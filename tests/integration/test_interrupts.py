@@ -8,6 +8,8 @@ import time
 
 import pytest
 
+from support import seconds_run
+
 pytestmark = pytest.mark.engine
 
 _DEADLINE = 120  # seconds until a child counts as hung
@@ -43,7 +45,6 @@ def endless(shape, step):
 
 SHORT = calls_twice(0)
 LONG = calls_twice(16)  # minutes: the compiler makes 65,536 operations of it
-LONGER = calls_twice(13)
 SECONDS = calls_twice(12)
 SQUARE = "tensor<64x64xf32>"
 # XLA runs the small one on the caller's thread, the large one on its own.
@@ -105,6 +106,7 @@ class Child:
         """Wait for a line of standard output."""
         assert self._process.stdout is not None
         printed = self._process.stdout.readline().strip()
+        self._before = seconds_run(self._process.pid)
         status = None if printed else self.end()
         assert printed == line, (printed, status, self.errors())
 
@@ -114,11 +116,13 @@ class Child:
         while not all(word in self.errors() for word in words):
             assert self._process.poll() is None, self.errors()
             assert time.monotonic() < end, self.errors()
-            time.sleep(0.05)
+            time.sleep(0.02)
 
-    def interrupt(self, after=0.0):
-        """Press Ctrl-C; ``after`` lets the child reach the call that it announced."""
+    def interrupt(self, after=0.0, busy=0.0):
+        """Press Ctrl-C; ``busy`` seconds of a processor bring the child to what it announced."""
         time.sleep(after)
+        while seconds_run(self._process.pid) < self._before + busy:
+            time.sleep(0.01)
         os.killpg(self._process.pid, signal.SIGINT)
 
     def end(self):
@@ -171,12 +175,11 @@ try:
     client.compile_and_load(LONG)
 except KeyboardInterrupt:
     say("interrupted")
-say(works())
-say("end")
+say(works()); say("end")
 """
     )
     process.expect("compile")
-    process.interrupt(after=2)
+    process.interrupt(busy=0.5)
     for line in ("interrupted", "True", "end"):
         process.expect(line)
     assert (process.end(), process.errors()) == (0, "")
@@ -196,7 +199,7 @@ finally:
 """
     )
     process.expect("compile")
-    process.interrupt(after=2)
+    process.interrupt(busy=0.5)
     assert process.end() == -signal.SIGINT
     assert process.errors().splitlines()[-1] == "KeyboardInterrupt"
 
@@ -207,7 +210,7 @@ def test_a_process_ends_while_a_thread_compiles(child, client):
         _CLIENTS[client]
         + """
 threading.Thread(target=client.compile_and_load, args=(LONG,), daemon=True).start()
-time.sleep(1.5)
+while time.process_time() < 0.8: time.sleep(0.01)
 say("end")
 """
     )
@@ -233,7 +236,7 @@ except KeyboardInterrupt:
 """
     )
     process.expect("start")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     process.expect("interrupted")
     process.expect_error("devrt: waiting for program 'endless' on ", ":0 to end", "Ctrl-C")
     process.interrupt()
@@ -260,7 +263,7 @@ except KeyboardInterrupt:
 """
     )
     process.expect("start")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     process.interrupt(after=gap)
     assert process.end() == -signal.SIGINT
     assert "ignored" not in process.errors()
@@ -277,7 +280,7 @@ try:
         client.compile_and_load(SECONDS.replace("@tall", f"@tall{n}"))
 except KeyboardInterrupt:
     say("interrupted")
-time.sleep(8)  # for the compiler
+while time.process_time() < (time.sleep(1) or time.process_time()) - 0.05: pass  # it compiles
 try:
     y = start(LARGE)
     y.block_until_ready()
@@ -286,10 +289,10 @@ except KeyboardInterrupt:
 """
     )
     process.expect("compile")
-    process.interrupt(after=0.5)
+    process.interrupt(busy=0.3)
     process.expect("interrupted")
     process.expect("start")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     process.expect("interrupted")
     process.expect_error("devrt: waiting for program 'endless'")
     process.interrupt()
@@ -317,7 +320,7 @@ except KeyboardInterrupt:
     )
     process.expect("start")
     process.expect("read")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     process.expect("interrupted")
     process.expect_error("devrt: waiting for program 'endless'")
     process.interrupt()
@@ -334,7 +337,7 @@ def test_a_close_says_what_it_waits_for(child, client, program, how):
         code = _RUNTIME[client] + f"start({program}).block_until_ready()\n"
     process = child(code)
     process.expect("start")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     process.expect_error("devrt: waiting for program 'endless' on ", ":0 to end", "Ctrl-C")
     process.interrupt()
     assert process.end() == -signal.SIGINT
@@ -375,10 +378,10 @@ except Stopped:
     )
     process = child(code)
     process.expect("compile")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     for line in ("handled", "True", "again"):
         process.expect(line)
-    process.interrupt(after=1)
+    process.interrupt(busy=0.3)
     process.expect("stopped")
     assert (process.end(), process.errors()) == (0, "")
 
@@ -387,11 +390,11 @@ except Stopped:
 def test_an_interrupt_that_is_ignored_changes_nothing(child, client):
     process = child(
         _CLIENTS[client]
-        + "say('compile'); client.compile_and_load(LONGER); say(works()); say('end')\n",
+        + "say('compile'); client.compile_and_load(SECONDS); say(works()); say('end')\n",
         handler="signal.SIG_IGN",
     )
     process.expect("compile")
-    process.interrupt(after=1)
+    process.interrupt(busy=0.2)
     process.expect("True")
     process.expect("end")
     assert (process.end(), process.errors()) == (0, "")

@@ -40,6 +40,12 @@ def python(code, *arguments, options=("-W", "error"), **how):
     return run_python(*options, "-c", textwrap.dedent(code), *arguments, **how)
 
 
+def seconds_run(process):
+    """Return the seconds of processor time that all threads of a process have used, by its id."""
+    fields = Path(f"/proc/{process}/stat").read_text(encoding="utf-8").rpartition(")")[2].split()
+    return sum(map(int, fields[11:13])) / os.sysconf("SC_CLK_TCK")
+
+
 def together(work, arguments=range(4), timeout=300):
     """Call a function with each argument, each in a thread; raise what one of them raised."""
     failures = []
