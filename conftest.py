@@ -36,6 +36,8 @@ if _engine:
 # again, and each of some two thousand children all that it imports of devrt.
 os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 sys.dont_write_bytecode = False
+# OpenBLAS's threads spin as they start, in each child that imports NumPy: a third of what it takes.
+os.environ.setdefault("OPENBLAS_NUM_THREADS", "1")
 # What native modules keep at the end of a process is reported on its standard error.
 os.environ["TEST_LEAK_WARNINGS"] = "1"
 # Shells start what runs in their background with SIGINT ignored: the tests' children would be too.
