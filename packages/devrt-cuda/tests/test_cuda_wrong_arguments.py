@@ -232,6 +232,16 @@ def test_a_client_that_the_caller_made_takes_memory_of_its_devices(own_device):
     assert devrt.dlpack.from_dlpack(array, device=own_device).device is own_device
 
 
+def test_what_is_not_dense_is_copied_where_it_may_be_shared(own_device):
+    array = devrt.device_put(np.arange(4.0), own_device)
+    shown = Shown(array, strides=(16,), shape=(2,))
+    for may_alias in (True, None, False):
+        taken = devrt.device_put(shown, own_device, may_alias=may_alias)
+        assert np.asarray(taken).tolist() == [0, 2]
+    shared = devrt.device_put(Shown(array), own_device, may_alias=True)
+    assert shared.unsafe_buffer_pointer() == array.unsafe_buffer_pointer()
+
+
 class Lent:
     """What another library lends by DLPack of memory that a client has."""
 

@@ -1,5 +1,6 @@
 """Options of a client with values that it does not take, from a program and the environment."""
 
+import json
 import os
 
 import numpy as np
@@ -8,7 +9,7 @@ import pytest
 from devrt.errors import DevrtWarning, InvalidArgumentError, InvalidTypeError
 from devrt.runtime import default_runtime
 from devrt.xla_client import GpuAllocatorConfig
-from support import python
+from support import python, run_python
 
 WRONG_TYPES = {
     "partition_index": ["0", 1.0, True, np.array([3]), np.array([1, 2])],
@@ -220,12 +221,35 @@ def test_an_allocator_that_keeps_nothing_says_nothing_where_it_need_not():
         client(**options).close()
 
 
+@pytest.mark.parametrize("variable", ["XLA_CLIENT_MEM_FRACTION", "XLA_PYTHON_CLIENT_MEM_FRACTION"])
 @pytest.mark.parametrize("fraction", ["1.5", "1e-300"])
-def test_a_fraction_of_the_environment_is_refused_as_its_own_words_say(fraction, monkeypatch):
-    monkeypatch.setenv("XLA_CLIENT_MEM_FRACTION", fraction)
-    says = f"memory_fraction must be at least 1e-09 and at most 1, .*, not {float(fraction)}[.]"
+def test_a_fraction_of_the_environment_is_refused_by_its_variable(variable, fraction, monkeypatch):
+    monkeypatch.setenv(variable, fraction)
+    says = f"{variable} must be at least 1e-09 and at most 1, .*, not '{fraction}'[.]"
     with pytest.raises(InvalidArgumentError, match=says):
         client()
+    client(memory_fraction=0.5).close()  # which comes first
+
+
+@pytest.mark.parametrize(
+    ("variable", "value"),
+    [
+        ("XLA_PYTHON_CLIENT_MEM_FRACTION", "7"),
+        ("XLA_CLIENT_MEM_FRACTION", "half"),
+        ("XLA_PYTHON_CLIENT_ALLOCATOR", "none"),
+    ],
+)
+def test_the_doctor_names_the_variable_and_not_the_wheel(variable, value):
+    command = ("-m", "devrt", "doctor", "--json", "--platform", "cuda")
+    environ = {"DEVRT_CUDA_MOCK": "1", variable: value}
+    report = json.loads(
+        run_python(*command, status=None, clean=("DEVRT_", "JAX_"), **environ).stdout
+    )
+    (finding,) = [f for f in report["findings"] if f["code"] == "env-malformed"]
+    assert f"{variable} must be" in finding["message"]
+    assert f"{value!r}" in finding["message"]
+    assert finding["remedy"] == "Correct the value, or unset it."
+    assert finding["command"] == ""
 
 
 @pytest.mark.parametrize("node", [2, -1])

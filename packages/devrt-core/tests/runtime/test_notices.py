@@ -72,6 +72,14 @@ def test_what_may_be_another_plugins_variable_is_let_pass(plugins, reported):
             runtime.get_backend("acme")
 
 
+def test_no_variable_may_be_an_adopted_plugins(plugins, wheels, reported):
+    plugins.add("cpu")
+    wheels.register("'zip', library_path=library", entry="zip")
+    with wheels.runtime(DEVRT_ZIP_PARTS="1") as runtime:
+        (message,) = reported(runtime, "cpu")
+    assert message.startswith("environment variable DEVRT_ZIP_PARTS is not read by devrt. ")
+
+
 def test_a_variable_that_a_manifest_names(plugins, reported):
     variable = '[[backend.environment]]\nname = "DEVRT_ACME_PATH"\nabout = "where it is"\n'
     plugins.package("acme", f"schema = 1\n[[backend]]\n{variable}")

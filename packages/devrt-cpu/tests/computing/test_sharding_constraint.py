@@ -6,6 +6,7 @@ import pytest
 import devrt
 from devrt import NamedSharding, P
 from devrt.errors import InvalidArgumentError, InvalidTypeError, UnimplementedError
+from devrt.sharding import SingleDeviceSharding
 
 pytestmark = pytest.mark.engine
 
@@ -84,6 +85,10 @@ def test_kinds_of_memory(mesh):
     assert constrained(X, host).sharding == host
     with pytest.raises(UnimplementedError, match="jit's out_shardings"):
         devrt.jit(lambda x: constrained(x, host))(X)
+    one = SingleDeviceSharding(host.mesh.devices.flat[0], memory_kind="pinned_host")
+    for target in (host, one, "pinned_host"):
+        with pytest.raises(UnimplementedError, match=r"device_put got .*default memory"):
+            devrt.jit(lambda x, to=target: devrt.device_put(x, to))(X)
 
 
 @pytest.mark.parametrize("wrap", [devrt.jit, lambda function: function])

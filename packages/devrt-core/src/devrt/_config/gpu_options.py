@@ -11,7 +11,7 @@ from typing import Any, TypeVar
 
 from devrt.errors import ConfigError, InvalidArgumentError, InvalidTypeError
 
-__all__ = ["GpuAllocatorConfig", "generate_pjrt_gpu_plugin_options"]
+__all__ = ["GpuAllocatorConfig", "fraction_variable", "generate_pjrt_gpu_plugin_options"]
 
 _ALLOCATOR = "XLA_PYTHON_CLIENT_ALLOCATOR"
 _FRACTION = "XLA_CLIENT_MEM_FRACTION"
@@ -141,13 +141,24 @@ def generate_pjrt_gpu_plugin_options() -> dict[str, str | int | list[int] | floa
     return options
 
 
+def fraction_variable() -> str:
+    """Return the variable that says what part of the memory to take.
+
+    Raises
+    ------
+    ConfigError
+        If both names of it are set.
+    """
+    if not os.environ.get(_OLD_FRACTION):
+        return _FRACTION
+    if os.environ.get(_FRACTION):
+        msg = f"{_FRACTION} and {_OLD_FRACTION} are both set. Unset the latter, the older name."
+        raise ConfigError(msg, option=_FRACTION)
+    return _OLD_FRACTION
+
+
 def _memory_fraction() -> float | None:
-    name = _FRACTION
-    if os.environ.get(_OLD_FRACTION):
-        if os.environ.get(_FRACTION):
-            msg = f"{_FRACTION} and {_OLD_FRACTION} are both set. Unset the latter, the older name."
-            raise ConfigError(msg, option=_FRACTION)
-        name = _OLD_FRACTION
+    name = fraction_variable()
     text = os.environ.get(name, "")
     if not text:
         return None

@@ -18,7 +18,10 @@ def put_traced(value: Value, target: Any) -> Value:
 
     A program runs where its arguments lie, so that a device in it moves nothing, as in JAX.
     """
-    if target is None or isinstance(target, Device | SingleDeviceSharding):
+    if target is None or isinstance(target, Device):
+        return value
+    if isinstance(target, SingleDeviceSharding):
+        _check_memory(target, "device_put")
         return value
     if isinstance(target, NamedSharding):
         check_fits("", value.aval.shape, target, "device_put")
@@ -45,6 +48,16 @@ def constrained(leaf: Any, sharding: NamedSharding, what: str, path: str = "") -
             "already. Name other axes."
         )
         raise InvalidArgumentError(msg, spec=sharding.spec)
+    _check_memory(sharding, what)
+    value = as_value(leaf)
+    # Its dimensions need not divide: the compiler pads what stays within the program.
+    _check(path, lambda: sharding.check_compatible_aval(value.aval.shape), what)
+    found: Value = sharding_constraint(value, sharding.mesh, sharding.spec)
+    return found
+
+
+def _check_memory(sharding: NamedSharding | SingleDeviceSharding, what: str) -> None:
+    """Refuse a kind of memory that values of a program cannot lie in."""
     if sharding.memory_kind != sharding.with_memory_kind(None).memory_kind:
         msg = (
             f"{what} got {sharding}{at_user_line()}: within a program all values "
@@ -52,11 +65,6 @@ def constrained(leaf: Any, sharding: NamedSharding, what: str, path: str = "") -
             "result with devrt.device_put."
         )
         raise UnimplementedError(msg, operation=what)
-    value = as_value(leaf)
-    # Its dimensions need not divide: the compiler pads what stays within the program.
-    _check(path, lambda: sharding.check_compatible_aval(value.aval.shape), what)
-    found: Value = sharding_constraint(value, sharding.mesh, sharding.spec)
-    return found
 
 
 def check_fits(path: str, shape: tuple[int, ...], sharding: NamedSharding, what: str) -> None:

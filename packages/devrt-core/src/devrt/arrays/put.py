@@ -95,7 +95,8 @@ def put_host(
     """
     if type(x) not in HOST_LEAVES:
         refuse_nulls(x, operation)
-        if is_on_device(x) and (taken := taken_over(x, semantics == COPY, target)) is not None:
+        copy = True if semantics == COPY else None  # what may be shared need not be
+        if is_on_device(x) and (taken := taken_over(x, copy, target)) is not None:
             return put_array(taken, target, kind, None, False, True, operation)
     # Requested before the guards: a guard that a configuration file sets is known only then.
     device = default_runtime().default_device() if kind in ("default", "kind") else None

@@ -126,21 +126,23 @@ def _given(name: str, value: Any) -> Any:
 
 def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
     """Return the driver's options of memory: those given, else those of the environment."""
-    from devrt._config.gpu_options import GpuAllocatorConfig, generate_pjrt_gpu_plugin_options
+    from devrt._config.gpu_options import (
+        GpuAllocatorConfig,
+        fraction_variable,
+        generate_pjrt_gpu_plugin_options,
+    )
 
     from_environment: dict[str, Any] = dict(generate_pjrt_gpu_plugin_options())
-    chosen: dict[str, Any] = {
-        name: from_environment[name] for name in _MEMORY if name in from_environment
-    }
-    chosen |= {name: options[name] for name in _MEMORY if options.get(name) is not None}
-    allocator = chosen["allocator"]
+    given = {name: options[name] for name in _MEMORY if options.get(name) is not None}
+    allocator = given.get("allocator", from_environment["allocator"])
     of_config: dict[str, Any] = {}
     if isinstance(allocator, GpuAllocatorConfig):
         # Its defaults are jaxlib's, which takes three quarters at once: only what is given counts.
         of_config = {n: value for n, value in allocator.given().items() if n in _MEMORY}
         _check_agreement(of_config, options)
-        chosen |= of_config
+        given |= of_config
         allocator = allocator.kind.name
+    chosen = {name: from_environment[name] for name in _MEMORY if name in from_environment} | given
     chosen["allocator"] = str(getattr(allocator, "name", allocator)).lower()
     if chosen["allocator"] not in _ALLOCATORS:
         listed = ", ".join(_ALLOCATORS)
@@ -150,7 +152,8 @@ def allocation(options: Mapping[str, Any]) -> dict[str, Any]:
     if chosen["allocator"] == "platform" and chosen.get("preallocate"):
         _no_preallocation(options, of_config)
     if "memory_fraction" in chosen:
-        chosen["memory_fraction"] = _checked_fraction(chosen["memory_fraction"])
+        variable = "" if "memory_fraction" in given else fraction_variable()
+        chosen["memory_fraction"] = _checked_fraction(chosen["memory_fraction"], variable)
     _check_size(chosen.get("collective_memory_size", 0))
     return chosen
 
@@ -186,14 +189,16 @@ def _check_agreement(of_config: Mapping[str, Any], options: Mapping[str, Any]) -
             raise InvalidArgumentError(msg, option=name)
 
 
-def _checked_fraction(fraction: Any) -> float:
+def _checked_fraction(fraction: Any, variable: str) -> float:
     # XLA takes more than 1 for unified memory, which this client has as a kind of its own.
     if not _LEAST_FRACTION <= fraction <= 1:
+        source = variable or "memory_fraction"
+        written = os.environ[variable] if variable else fraction
         msg = (
-            f"memory_fraction must be at least {_LEAST_FRACTION} and at most 1, the whole memory "
-            f"of a device, not {fraction!r}. Arrays in memory of the kind 'managed' may be larger."
+            f"{source} must be at least {_LEAST_FRACTION} and at most 1, the whole memory of a "
+            f"device, not {written!r}. Arrays in memory of the kind 'managed' may be larger."
         )
-        raise InvalidArgumentError(msg, option="memory_fraction")
+        raise InvalidArgumentError(msg, option=source)
     return float(fraction)
 
 

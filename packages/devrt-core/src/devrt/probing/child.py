@@ -83,7 +83,7 @@ def _findings(plugin: Plugin) -> list[dict[str, str]] | str:
 
 
 def _failure(error: BaseException) -> dict[str, Any]:
-    from devrt.errors import ConfigError, PluginContractError, PluginLoadError
+    from devrt.errors import PluginContractError, PluginLoadError
     from devrt.plugins.loading.faults import missing_module
 
     kind, remedy = "other", str(getattr(error, "remedy", "") or "")
@@ -98,7 +98,7 @@ def _failure(error: BaseException) -> dict[str, Any]:
         kind = "version"
     elif isinstance(error, PluginLoadError):
         kind = "dependency" if missing else "import"
-    elif isinstance(error, ConfigError):
+    elif _is_configured(error):
         kind = "config"
     elif isinstance(error, ImportError):
         kind = "dependency" if missing else "import"
@@ -111,6 +111,14 @@ def _failure(error: BaseException) -> dict[str, Any]:
         "upgrade": str(getattr(error, "upgrade", "") or "")[:200],
         "remedy": remedy[:1000],
     }
+
+
+def _is_configured(error: BaseException) -> bool:
+    """Return whether an error is of a value that the user set; here no program gives one."""
+    from devrt.errors import ConfigError, InvalidArgumentError
+
+    of_option = isinstance(error, InvalidArgumentError) and bool(getattr(error, "option", ""))
+    return of_option or isinstance(error, ConfigError)
 
 
 def _record(request: dict[str, Any], reporter: Pipe, _: list[Plugin]) -> dict[str, Any]:

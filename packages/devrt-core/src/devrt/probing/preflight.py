@@ -99,6 +99,8 @@ def state_of(ref: PluginRef, report: ProbeReport) -> ProbeResult | Broken:
 
 
 def _remedy(ref: PluginRef, report: ProbeReport) -> str:
+    if report.facts.get("kind") == "config":
+        return "Correct the value, or unset it."
     missing = str(report.facts.get("missing", ""))
     if not missing or not ref.has_distribution:
         return usual_remedy(ref)
