@@ -41,7 +41,7 @@ def test_a_described_array_says_how_it_lies(cpu):
 def test_what_the_compiler_says(cpu):
     compiled = jit(f).lower(X, scale=2.0).compile()
     assert compiled.cost_analysis()["flops"] > 0
-    assert compiled.memory_analysis()["argument_size_in_bytes"] == 36
+    assert compiled.memory_analysis().argument_size_in_bytes == 36
     assert compiled.as_text().startswith("HloModule")
     assert compiled.runtime_executable().name == "jit_f"
     assert compiled.output_formats["y"].layout.minor_to_major() == (0,)

@@ -1,3 +1,4 @@
+from devrt.compiling.memory_stats import CompiledMemoryStats as CompiledMemoryStats
 from devrt.compiling.options import CompileOptions as CompileOptions
 from devrt.contract import DeviceCall as DeviceCall
 from devrt.contract import RawBuffer as RawBuffer
@@ -21,5 +22,4 @@ from devrt_pjrt.library.names import loaded_library as loaded_library
 from devrt_pjrt.library.names import pjrt_plugin_initialized as pjrt_plugin_initialized
 from devrt_pjrt.library.names import pjrt_plugin_loaded as pjrt_plugin_loaded
 from devrt_pjrt.programs.compiled import Executable as Executable
-from devrt_pjrt.programs.compiled import MemoryAnalysis as MemoryAnalysis
 from devrt_pjrt.programs.executable import PjrtLoadedExecutable as PjrtLoadedExecutable

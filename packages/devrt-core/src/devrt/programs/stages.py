@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt._pytree import array_trees
 from devrt.arrays import ShapeDtypeStruct
+from devrt.compiling.memory_stats import CompiledMemoryStats
 from devrt.errors import InvalidArgumentError, UnimplementedError
 from devrt.programs.across import by_calls
 from devrt.programs.chosen_shardings import named_sharding, nearest_sharding
@@ -266,10 +267,11 @@ class Compiled(Stage):
         """Return what running the program costs, as its compiler counts."""
         return self._launch.executable.cost_analysis()
 
-    def memory_analysis(self) -> Any:
+    def memory_analysis(self) -> CompiledMemoryStats | None:
         """Return what the program takes of a device's memory, in bytes; None if nobody knows."""
         try:
-            return self._launch.executable.get_compiled_memory_stats()
+            figures = self._launch.executable.get_compiled_memory_stats()
+            return CompiledMemoryStats.of(figures)
         except UnimplementedError:
             return None
 

@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 
 from devrt import contract
 from devrt.compiling.hlo import HloModule
+from devrt.compiling.memory_stats import CompiledMemoryStats
 from devrt.compiling.serialized import Serialized, with_checksum
 from devrt.errors import DeletedError, UnimplementedError
 from devrt_pjrt._native import ffi
@@ -25,39 +26,7 @@ if TYPE_CHECKING:
     from devrt.layout import PjRtLayout
     from devrt_pjrt.connection.connection import Connection
 
-__all__ = ["Executable", "MemoryAnalysis"]
-
-
-@dataclasses.dataclass(frozen=True, slots=True)
-class MemoryAnalysis:
-    """What a program takes of a device's memory, and of the host's, in bytes.
-
-    Attributes
-    ----------
-    generated_code_size_in_bytes, argument_size_in_bytes, output_size_in_bytes, \
-alias_size_in_bytes, temp_size_in_bytes : int
-        On the device: its code, what it takes and returns, what of that it shares, and the rest.
-    host_generated_code_size_in_bytes, host_argument_size_in_bytes, host_output_size_in_bytes, \
-host_alias_size_in_bytes, host_temp_size_in_bytes : int
-        The same on the host.
-    peak_memory_in_bytes : int
-        The most at one time; 0 where the plugin does not say.
-    total_size_in_bytes : int
-        All allocations; 0 where the plugin does not say.
-    """
-
-    generated_code_size_in_bytes: int
-    argument_size_in_bytes: int
-    output_size_in_bytes: int
-    alias_size_in_bytes: int
-    temp_size_in_bytes: int
-    host_generated_code_size_in_bytes: int
-    host_argument_size_in_bytes: int
-    host_output_size_in_bytes: int
-    host_alias_size_in_bytes: int
-    host_temp_size_in_bytes: int
-    peak_memory_in_bytes: int
-    total_size_in_bytes: int
+__all__ = ["Executable"]
 
 
 class Executable(Handle, contract.Executable):
@@ -215,11 +184,11 @@ class Executable(Handle, contract.Executable):
         args = self._ask("GetCostAnalysis")
         return read_values(args.properties, args.num_properties)
 
-    def memory_analysis(self) -> MemoryAnalysis:
+    def memory_analysis(self) -> CompiledMemoryStats:
         """Return what the program takes of memory."""
         args = self._ask("GetCompiledMemoryStats")
-        names = [field.name for field in dataclasses.fields(MemoryAnalysis)]
-        return MemoryAnalysis(*(int(getattr(args, name)) for name in names))
+        names = [field.name for field in dataclasses.fields(CompiledMemoryStats)]
+        return CompiledMemoryStats(*(int(getattr(args, name)) for name in names))
 
     def get_compiled_memory_stats(self) -> dict[str, int]:
         """Return what the program takes of memory, as `memory_analysis`, by name."""

@@ -11,11 +11,12 @@ from devrt.contract import Buffer, Client, Device, LoadedExecutable, OpSharding
 from devrt.errors import UnimplementedError
 from devrt_pjrt._native import ffi
 from devrt_pjrt.library.handle import Handle
-from devrt_pjrt.programs.compiled import Executable, MemoryAnalysis
+from devrt_pjrt.programs.compiled import Executable
 from devrt_pjrt.programs.run import Runner
 
 if TYPE_CHECKING:
     from devrt.compiling.hlo_modules import CompiledModule
+    from devrt.compiling.memory_stats import CompiledMemoryStats
     from devrt.compiling.options import CompileOptions
     from devrt.layout import PjRtLayout
     from devrt_pjrt.buffers.spec import Spec
@@ -132,7 +133,7 @@ class PjrtLoadedExecutable(Handle, LoadedExecutable):
     def cost_analysis(self) -> Mapping[str, Any]:
         return self.executable.cost_analysis()
 
-    def memory_analysis(self) -> MemoryAnalysis:
+    def memory_analysis(self) -> CompiledMemoryStats:
         """Return what the program takes of memory."""
         return self.executable.memory_analysis()
 
