@@ -35,6 +35,12 @@ Attributes attributes_of(int device) {
   return found;
 }
 
+std::uint64_t reserved_in(int device) {
+  std::uint64_t bytes = 0;
+  ok(cuMemPoolGetAttribute(pool_of(device), 5, &bytes));
+  return bytes;
+}
+
 void set(int device, Attributes attributes) {
   ok(cuMemPoolSetAttribute(pool_of(device), 3, &attributes.waits));
   ok(cuMemPoolSetAttribute(pool_of(device), 4, &attributes.threshold));
@@ -80,19 +86,36 @@ TEST_CASE(gpu_pools_are_as_before_once_the_last_client_is_closed) {
   CHECK(attributes_of(0) == before);
 }
 
+TEST_CASE(gpu_pools_keep_what_is_freed_up_to_the_limits_of_the_clients) {
+  configure("devices=1 memory=67108864");
+  constexpr std::uint64_t kTotal = std::uint64_t{64} << 20;
+  const auto limited = [](float fraction) {
+    return Client::make(options_with({{"memory_fraction", fraction}}));
+  };
+  ok(cuInit(0));
+  const Attributes before = attributes_of(0);
+  const auto first = limited(0.25F);
+  CHECK(attributes_of(0).threshold == kTotal / 4);
+  const auto second = limited(0.5F);
+  CHECK(attributes_of(0).threshold == kTotal / 4 + kTotal / 2);
+  const auto third = Client::make(options_with());
+  CHECK(attributes_of(0).threshold == kKeepAll);
+  third->close();
+  CHECK(attributes_of(0).threshold == kTotal / 4 + kTotal / 2);
+  first->close();
+  CHECK(attributes_of(0).threshold == kTotal / 2);
+  second->close();
+  CHECK(attributes_of(0) == before);
+}
+
 TEST_CASE(gpu_pools_give_back_what_living_buffers_had_when_the_client_is_closed) {
   const auto client = client_on("devices=1 delay=500");
-  const auto reserved = [] {
-    std::uint64_t bytes = 0;
-    ok(cuMemPoolGetAttribute(pool_of(0), 5, &bytes));
-    return bytes;
-  };
   const Ref<Buffer> first = put(*client, memory_of(*client), counting(kCount));
   const Ref<Buffer> second = client->copy(*first, memory_of(*client), /*may_alias=*/false);
   raise_if_error(second->ready().wait());
-  CHECK(reserved() >= 2 * kCount * sizeof(float));
+  CHECK(reserved_in(0) >= 2 * kCount * sizeof(float));
   client->close();
-  CHECK(reserved() == 0);
+  CHECK(reserved_in(0) == 0);
   check_no_reports();
 }
 

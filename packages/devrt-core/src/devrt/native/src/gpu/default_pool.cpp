@@ -19,17 +19,38 @@ struct PoolSetting {
 };
 using PoolSettingList = std::array<PoolSetting, 2>;
 
-constexpr PoolSettingList kPoolSettings{{
-    // What is freed stays: to map it again takes longer than most copies.
-    {PoolAttribute::kReleaseThreshold, std::numeric_limits<std::uint64_t>::max()},
-    // An allocation must not be made to wait for work that somebody's freed memory is still in.
-    {PoolAttribute::kReuseAllowInternalDependencies, 0},
-}};
-
+/// The clients that use a pool, and what it had before the first of them.
 struct PoolUsers {
   int clients = 0;
+  int unlimited = 0;
+  std::size_t limits = 0;  ///< of the others, together
   std::size_t preallocated = 0;
-  PoolSettingList before{};  ///< the first of them
+  PoolSettingList before{};
+
+  PoolSettingList settings() const noexcept {
+    constexpr auto kAll = std::numeric_limits<std::uint64_t>::max();
+    return {{
+        // What is freed stays, as far as the limits go: to map it again takes longer than most
+        // copies.
+        {PoolAttribute::kReleaseThreshold, unlimited > 0 ? kAll : limits},
+        // An allocation must not be made to wait for work that somebody's freed memory is still in.
+        {PoolAttribute::kReuseAllowInternalDependencies, 0},
+    }};
+  }
+
+  void add(const PoolShare& share) noexcept {
+    ++clients;
+    if (!share.limit) ++unlimited;
+    limits += share.limit.value_or(0);
+    preallocated += share.preallocated;
+  }
+
+  void remove(const PoolShare& share) noexcept {
+    --clients;
+    if (!share.limit) --unlimited;
+    limits -= share.limit.value_or(0);
+    preallocated -= share.preallocated;
+  }
 };
 
 struct AllPoolUsers {
@@ -55,16 +76,21 @@ void set_value(const GpuDevice& device, PoolHandle* pool, PoolSetting setting) {
                "pool_set_attribute");
 }
 
-PoolSettingList read_all(const GpuDevice& device, PoolHandle* pool) {
-  PoolSettingList found = kPoolSettings;
-  for (PoolSetting& each : found) each.value = value_of(device, pool, each.attribute);
-  return found;
+PoolSettingList read_all(const GpuDevice& device, PoolHandle* pool, PoolSettingList settings) {
+  for (PoolSetting& each : settings) each.value = value_of(device, pool, each.attribute);
+  return settings;
 }
 
-void give_back(const GpuDevice& device, PoolHandle* pool, const PoolSettingList& before) {
-  for (std::size_t i = 0; i < before.size(); ++i) {
-    const bool is_ours = value_of(device, pool, before[i].attribute) == kPoolSettings[i].value;
-    if (is_ours) set_value(device, pool, before[i]);
+void set_all(const GpuDevice& device, PoolHandle* pool, const PoolSettingList& settings) {
+  for (const PoolSetting& each : settings) set_value(device, pool, each);
+}
+
+/// Changes what has the value of `ours` still.
+void replace(const GpuDevice& device, PoolHandle* pool, const PoolSettingList& ours,
+             const PoolSettingList& wanted) {
+  for (std::size_t i = 0; i < ours.size(); ++i) {
+    const bool is_ours = value_of(device, pool, ours[i].attribute) == ours[i].value;
+    if (is_ours) set_value(device, pool, wanted[i]);
   }
 }
 
@@ -100,20 +126,22 @@ std::size_t preallocated_in_pool(const GpuDevice& device) {
   return all.by_device[{&device.driver(), device.number()}].preallocated;
 }
 
-PoolSettings::PoolSettings(std::shared_ptr<GpuDevice> device, std::size_t preallocated)
-    : device_(std::move(device)), pool_(default_pool(*device_)), preallocated_(preallocated) {
+PoolSettings::PoolSettings(std::shared_ptr<GpuDevice> device, PoolShare share)
+    : device_(std::move(device)), pool_(default_pool(*device_)), share_(share) {
   AllPoolUsers& all = all_pool_users();
   std::lock_guard lock(all.mutex);
   PoolUsers& users = all.by_device[{&device_->driver(), device_->number()}];
-  if (users.clients == 0) users.before = read_all(*device_, pool_);
+  if (users.clients == 0) users.before = read_all(*device_, pool_, users.settings());
+  const PoolSettingList before = users.clients == 0 ? users.before : users.settings();
+  users.add(share_);
   try {
-    set();
+    set_all(*device_, pool_, users.settings());
   } catch (...) {
-    if (users.clients == 0) give_back(*device_, pool_, users.before);
+    const PoolSettingList ours = users.settings();
+    users.remove(share_);
+    replace(*device_, pool_, ours, before);
     throw;
   }
-  ++users.clients;
-  users.preallocated += preallocated_;
 }
 
 PoolSettings::~PoolSettings() {
@@ -121,17 +149,19 @@ PoolSettings::~PoolSettings() {
   AllPoolUsers& all = all_pool_users();
   std::lock_guard lock(all.mutex);
   PoolUsers& users = all.by_device[{&device_->driver(), device_->number()}];
-  users.preallocated -= preallocated_;
-  if (--users.clients > 0) return;
+  const PoolSettingList ours = users.settings();
+  users.remove(share_);
   try {
-    give_back(*device_, pool_, users.before);
+    replace(*device_, pool_, ours, users.clients > 0 ? users.settings() : users.before);
   } catch (const StatusError&) {
     // The device is lost, and its pool with it.
   }
 }
 
 void PoolSettings::set() const {
-  for (const PoolSetting& each : kPoolSettings) set_value(*device_, pool_, each);
+  AllPoolUsers& all = all_pool_users();
+  std::lock_guard lock(all.mutex);
+  set_all(*device_, pool_, all.by_device[{&device_->driver(), device_->number()}].settings());
 }
 
 }  // namespace devrt::gpu

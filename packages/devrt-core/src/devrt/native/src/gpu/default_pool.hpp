@@ -3,6 +3,7 @@
 
 #include <cstddef>
 #include <memory>
+#include <optional>
 
 #include "gpu/device.hpp"
 
@@ -22,12 +23,17 @@ Result open_pool(const GpuDevice& owner, const GpuDevice& peer) noexcept;
 /// Returns how many bytes of a device's default pool the process's clients have taken in advance.
 std::size_t preallocated_in_pool(const GpuDevice& device);
 
+/// What a client takes of a default pool.
+struct PoolShare {
+  std::size_t preallocated = 0;        ///< bytes that it takes in advance
+  std::optional<std::size_t> limit{};  ///< bytes that it may have in use; none: all
+};
+
 /// What a client needs of a default pool, for as long as it lives. The last client of the process
 /// gives back what was there before the first, unless somebody else has changed it meanwhile.
 class PoolSettings {
  public:
-  /// `preallocated` is how many bytes the client takes in advance.
-  PoolSettings(std::shared_ptr<GpuDevice> device, std::size_t preallocated);
+  PoolSettings(std::shared_ptr<GpuDevice> device, PoolShare share);
   PoolSettings(const PoolSettings&) = delete;
   PoolSettings& operator=(const PoolSettings&) = delete;
   ~PoolSettings();
@@ -38,7 +44,7 @@ class PoolSettings {
  private:
   const std::shared_ptr<GpuDevice> device_;
   PoolHandle* const pool_;
-  const std::size_t preallocated_;
+  const PoolShare share_;
 };
 
 }  // namespace devrt::gpu

@@ -65,7 +65,9 @@ DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options
         std::max<std::size_t>(part_of(*device, *options.memory_fraction), 1));
   }
   if (kind == AllocatorKind::kPool) {
-    made.pool_settings = std::make_unique<PoolSettings>(device, preallocated);
+    PoolShare share{.preallocated = preallocated};
+    if (made.budget) share.limit = made.budget->limit();
+    made.pool_settings = std::make_unique<PoolSettings>(device, share);
     made.allocator = std::make_shared<ArenaInFront>(
         std::make_shared<PoolAllocator>(device),
         ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
