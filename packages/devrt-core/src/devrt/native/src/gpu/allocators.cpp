@@ -121,24 +121,24 @@ void PoolAllocator::trim() noexcept {
   (void)device_->driver().call.pool_trim(pool_, preallocated_in_pool(*device_));
 }
 
-std::int64_t PoolAllocator::attribute(PoolAttribute attribute) const noexcept {
+std::uint64_t PoolAllocator::attribute(PoolAttribute attribute) const noexcept {
   std::uint64_t value = 0;
   const Current current(device_->driver(), device_->context());
   (void)device_->driver().call.pool_get_attribute(pool_, attribute, &value);
-  return static_cast<std::int64_t>(value);
+  return value;
 }
 
 MemoryNow PoolAllocator::now() const noexcept {
   if (device_->is_forked()) return {};
-  const std::int64_t held = attribute(PoolAttribute::kReservedCurrent);
-  const std::int64_t kept = held - attribute(PoolAttribute::kUsedCurrent);
+  const auto held = static_cast<std::int64_t>(this->held());
+  const std::int64_t kept = held - static_cast<std::int64_t>(used());
   return {held, std::max(kept, free_on(*device_) / kPoolGranule * kPoolGranule)};
 }
 
 std::vector<AllocatorFact> PoolAllocator::facts() const {
   if (device_->is_forked()) return {};
-  return {{"driver_pool_bytes_reserved", attribute(PoolAttribute::kReservedCurrent)},
-          {"driver_pool_bytes_in_use", attribute(PoolAttribute::kUsedCurrent)}};
+  return {{"driver_pool_bytes_reserved", static_cast<std::int64_t>(held())},
+          {"driver_pool_bytes_in_use", static_cast<std::int64_t>(used())}};
 }
 
 void* PlatformAllocator::allocate(std::size_t bytes, std::size_t alignment) {

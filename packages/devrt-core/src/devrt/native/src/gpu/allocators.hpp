@@ -28,9 +28,13 @@ class PoolAllocator final : public HostAllocator {
   void trim() noexcept override;
   std::vector<AllocatorFact> facts() const override;
   PoolHandle* pool() const noexcept { return pool_; }
+  /// Returns how many bytes the pool holds, of all who use it.
+  std::size_t held() const noexcept { return attribute(PoolAttribute::kReservedCurrent); }
+  /// Returns how many of them are in use.
+  std::size_t used() const noexcept { return attribute(PoolAttribute::kUsedCurrent); }
 
  private:
-  std::int64_t attribute(PoolAttribute attribute) const noexcept;
+  std::uint64_t attribute(PoolAttribute attribute) const noexcept;
   Result free_behind(void* data, std::span<const ReadyEvent> uses) noexcept;
 
   const std::shared_ptr<GpuDevice> device_;
@@ -108,6 +112,7 @@ class ArenaInFront final : public HostAllocator {
   std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
   MemoryNow now() const noexcept override;
   void trim() noexcept override { arena_->trim(); }  // and what is behind it
+  void keep(std::size_t bytes) noexcept { arena_->keep(bytes); }
   std::vector<AllocatorFact> facts() const override { return arena_->facts(); }
 
  private:

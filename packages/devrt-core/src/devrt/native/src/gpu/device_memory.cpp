@@ -41,19 +41,47 @@ std::size_t preallocated_bytes(const GpuDevice& device, const Options& options) 
   return part_of(device, fraction) / granule * granule;
 }
 
-/// Has an allocator hold bytes: taken once and given back, the pool, or the arena, keeps them.
-void preallocate(const GpuDevice& device, HostAllocator& allocator, std::size_t bytes) {
-  // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
-  void* data = allocator.allocate(bytes, 1);
-  if (!data) {
-    throw StatusError(Status(StatusCode::kResourceExhausted,
-                             std::to_string(bytes) + " bytes cannot be taken in advance on " +
-                                 device.name() +
-                                 ". Request a smaller memory_fraction, or leave preallocate out.")
-                          .during("make_gpu_client")
-                          .on(device.name()));
+/// Blocks of an allocator, given back at the end: a pool, or an arena, keeps them.
+class TakenOnce {
+ public:
+  TakenOnce(const GpuDevice& device, HostAllocator& from) : device_(device), from_(from) {}
+  TakenOnce(const TakenOnce&) = delete;
+  TakenOnce& operator=(const TakenOnce&) = delete;
+  ~TakenOnce() {
+    for (const auto& [data, bytes] : blocks_) from_.deallocate(data, bytes);
   }
-  allocator.deallocate(data, bytes);
+
+  void take(std::size_t bytes) {
+    blocks_.reserve(blocks_.size() + 1);
+    // Of a driver's allocation every alignment is met, and more bytes would be beyond the limit.
+    void* data = from_.allocate(bytes, 1);
+    if (!data) {
+      throw StatusError(Status(StatusCode::kResourceExhausted,
+                               std::to_string(bytes) + " bytes cannot be taken in advance on " +
+                                   device_.name() +
+                                   ". Request a smaller memory_fraction, or leave preallocate out.")
+                            .during("make_gpu_client")
+                            .on(device_.name()));
+    }
+    blocks_.emplace_back(data, bytes);
+  }
+
+ private:
+  const GpuDevice& device_;
+  HostAllocator& from_;
+  std::vector<std::pair<void*, std::size_t>> blocks_;
+};
+
+/// Has a pool hold bytes beside what is in use, and as much as all its clients take in advance.
+void preallocate_in_pool(GpuDevice& device, PoolAllocator& pool, std::size_t bytes) {
+  const std::size_t least = std::max(pool.used() + bytes, preallocated_in_pool(device));
+  {
+    TakenOnce taken(device, pool);
+    // A block may be what the pool holds already.
+    while (pool.held() < least) taken.take(least - pool.held());
+  }
+  // The pool has it when the stream has come there: the first array would take as much beside it.
+  device.finish(device.release_stream());
 }
 
 DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options& options) {
@@ -68,9 +96,11 @@ DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options
     PoolShare share{.preallocated = preallocated};
     if (made.budget) share.limit = made.budget->limit();
     made.pool_settings = std::make_unique<PoolSettings>(device, share);
+    auto pool = std::make_shared<PoolAllocator>(device);
+    if (preallocated > 0) preallocate_in_pool(*device, *pool, preallocated);
     made.allocator = std::make_shared<ArenaInFront>(
-        std::make_shared<PoolAllocator>(device),
-        ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion}, kSmallest);
+        std::move(pool), ArenaOptions{.region_bytes = kSmallRegion, .keep_bytes = 2 * kSmallRegion},
+        kSmallest);
   } else {
     made.allocator = std::make_shared<PlatformAllocator>(device);
   }
@@ -79,14 +109,12 @@ DeviceMemory make_memory(const std::shared_ptr<GpuDevice>& device, const Options
       made.allocator = std::make_shared<LimitAllocator>(
           std::move(made.allocator), std::make_shared<ByteBudget>(made.budget->limit()));
     }
-    made.allocator = std::make_shared<ArenaInFront>(std::move(made.allocator),
-                                                    ArenaOptions{.region_bytes = kBfcRegion},
-                                                    std::numeric_limits<std::size_t>::max());
-  }
-  if (preallocated > 0) {
-    preallocate(*device, *made.allocator, preallocated);
-    // A pool has it when the stream has come there: the first array would take as much beside it.
-    if (kind == AllocatorKind::kPool) device->finish(device->release_stream());
+    made.arena = std::make_shared<ArenaInFront>(std::move(made.allocator),
+                                                ArenaOptions{.region_bytes = kBfcRegion},
+                                                std::numeric_limits<std::size_t>::max());
+    made.arena->keep(preallocated);
+    if (preallocated > 0) TakenOnce(*device, *made.arena).take(preallocated);
+    made.allocator = made.arena;
   }
   return made;
 }

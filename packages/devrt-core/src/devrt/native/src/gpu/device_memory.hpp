@@ -14,6 +14,7 @@ namespace devrt::gpu {
 
 struct DeviceMemory {
   std::shared_ptr<HostAllocator> allocator;
+  std::shared_ptr<ArenaInFront> arena;          ///< the allocator, where all memory is an arena's
   std::shared_ptr<HostAllocator> managed;       ///< null where the client has no such memory
   std::unique_ptr<PoolSettings> pool_settings;  ///< null where it does not use the device's pool
   std::shared_ptr<ByteBudget> budget;           ///< null where the options set no limit

@@ -73,7 +73,11 @@ class ArenaAllocator final : public HostAllocator {
  public:
   ArenaAllocator(std::shared_ptr<HostAllocator> upstream, ArenaOptions options)
       : upstream_(std::move(upstream)), options_(options) {}
-  ~ArenaAllocator() override { trim(); }
+  ~ArenaAllocator() override {
+    if (fork_.is_child()) return;
+    keep(0);
+    trim();
+  }
 
   void* allocate(std::size_t bytes, std::size_t alignment) override {
     if (fork_.is_child()) return nullptr;  // a thread that does not exist may hold the lock
@@ -112,7 +116,13 @@ class ArenaAllocator final : public HostAllocator {
 
   std::size_t free_bytes() const noexcept override { return upstream_->free_bytes(); }
 
-  /// Gives the regions back that nothing is in.
+  /// Has `trim` leave as many bytes in regions, if there are.
+  void keep(std::size_t bytes) noexcept {
+    std::lock_guard lock(mutex_);
+    kept_ = bytes;
+  }
+
+  /// Gives the regions back that nothing is in, but for what is to be kept.
   void trim() noexcept override {
     if (fork_.is_child()) return;
     while (std::unique_ptr<Region> empty = take_empty_region()) {
@@ -248,7 +258,7 @@ class ArenaAllocator final : public HostAllocator {
   std::unique_ptr<Region> take_empty_region() noexcept {
     std::lock_guard lock(mutex_);
     for (const auto& region : regions_) {
-      if (region->is_empty()) return remove(*region);
+      if (region->is_empty() && held_ - region->bytes >= kept_) return remove(*region);
     }
     return nullptr;
   }
@@ -261,6 +271,7 @@ class ArenaAllocator final : public HostAllocator {
   std::vector<std::unique_ptr<Region>> regions_;
   std::size_t held_ = 0;
   std::size_t in_use_ = 0;
+  std::size_t kept_ = 0;
   ForkGuard fork_;
 };
 
