@@ -199,6 +199,8 @@ class CpuClient:
     def defragment(self) -> None:
         """
         Give the memory of freed buffers that is kept for the next ones back to the system.
+
+        Waits for what is in flight, whose end frees what was deleted meanwhile.
         """
 
     def live_buffers(self) -> list[CpuBuffer]:

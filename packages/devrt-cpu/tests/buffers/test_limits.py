@@ -45,6 +45,16 @@ def test_lent_memory_does_not_count():
         assert "lent" in str(caught.value)
 
 
+def test_what_other_devices_use_of_the_limit_is_not_called_free():
+    with make_cpu_client(num_devices=2, memory_limit_bytes=4 * MIB) as client:
+        first, second = client.devices()
+        kept = client.buffer_from_pyval(np.zeros(3 * MIB, np.uint8), first)
+        with pytest.raises(errors.OutOfMemoryError, match="use 3145728 of the 4194304") as caught:
+            client.buffer_from_pyval(np.zeros(2 * MIB, np.uint8), second)
+        assert "not in use" not in str(caught.value)
+        assert not kept.is_deleted()
+
+
 def test_kept_blocks_give_way():
     with make_cpu_client(memory_limit_bytes=4 * MIB, recycled_bytes=64 * MIB) as client:
         device = client.devices()[0]

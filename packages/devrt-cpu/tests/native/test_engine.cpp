@@ -154,10 +154,26 @@ TEST_CASE(in_flight_has_a_bound_on_each_device_and_an_end) {
   CHECK(!is_in);
   other = {};
   std::jthread end([&] {
-    of.wait();
+    of.wait_for_all();
     CHECK(is_in);  // it waited for those without a slot too
   });
   first.clear();
+}
+
+TEST_CASE(in_flight_work_that_begins_during_a_wait_is_not_waited_for) {
+  using pjrt::InFlight;
+  InFlight of(1);
+  for (int i = 0; i < 3; ++i) of.wait_for_earlier([] { CHECK(false); });  // there is none
+  InFlight::Slot slots[] = {of.take(0), of.hold()};
+  InFlight::Slot later;
+  int slices = 0;
+  of.wait_for_earlier([&] {
+    later = of.take(0);  // in place of the last one: there is always something in flight
+    if (++slices > 1) slots[slices - 2] = {};
+  });
+  CHECK(slices == 3 && later);
+  std::jthread end([&] { of.wait_for_all(); });
+  later = {};
 }
 
 TEST_CASE(in_flight_tells_the_waiter_that_nothing_ends) {
@@ -181,7 +197,7 @@ TEST_CASE(in_flight_tells_the_waiter_that_nothing_ends) {
   CHECK(status.code() == StatusCode::kDeadlineExceeded && slices == 3);
   late = {};
   all.clear();
-  of.wait();  // who gave up is not waited for
+  of.wait_for_all();  // who gave up is not waited for
 }
 
 TEST_CASE(engine_never_waits_for_the_plugin_where_work_ends) {

@@ -63,6 +63,37 @@ TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs
   client->close();
 }
 
+TEST_CASE(temporary_memory_is_waited_for_where_its_end_helps) {
+  const auto use = std::make_shared<native::ProgramTemporaries>();
+  use->all = std::make_shared<native::ClientTemporaries>();
+  use->stats = std::make_shared<MemoryStats>(100);
+  use->bytes = 60;
+  const auto one = std::make_shared<ByteBudget>(100);
+  ByteBudget other(100);
+  native::ClientTemporaries& all = *use->all;
+  std::optional<native::HeldTemporaries> held;
+  const auto hold = [&] {
+    CHECK(all.take(*one, 60, 60));
+    held.emplace(use, BudgetShare(one, 60));
+  };
+  const auto never = [] { CHECK(false); };
+  // What was lacking is there already, though no program holds any.
+  CHECK(all.wait(*one, 40, never));
+  hold();
+  CHECK(all.wait(*one, 40, never));
+  CHECK(one->take(30));
+  CHECK(!all.wait(*one, 71, never));  // not even then
+  CHECK(other.take(90));
+  CHECK(!all.wait(other, 20, never));  // they hold nothing of that one
+  int slices = 0;
+  CHECK(all.wait(*one, 70, [&] {
+    ++slices;
+    held.reset();
+  }));
+  CHECK(slices == 1);
+  one->give(30);
+}
+
 TEST_CASE(temporary_memory_is_waited_for_by_threads_under_a_limit) {
   const auto client = make_client(2 * kTaken + 100 * kArray);
   const Ref<native::Buffer> x = put(*client, 1);

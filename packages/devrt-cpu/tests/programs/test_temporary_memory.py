@@ -95,6 +95,15 @@ def test_the_profile_has_it_while_the_program_runs():
         assert b"temporaries" not in gzip.decompress(client.heap_profile())
 
 
+def test_results_are_no_lent_memory():
+    with make_cpu_client(memory_limit_bytes=8 * MIB) as client:
+        (result,) = compiled(client, SLOW).execute([ones(client)])
+        result.block_until_ready()
+        with pytest.raises(errors.OutOfMemoryError, match="4 bytes in 1 of float32") as caught:
+            client.buffer_from_pyval(np.zeros(16 * MIB, np.uint8))
+        assert "lent" not in str(caught.value)
+
+
 def test_a_call_that_cannot_fit_is_refused_before_it_runs():
     with make_cpu_client(memory_limit_bytes=3 * MIB) as client:
         program, x = compiled(client, SLOW), ones(client)

@@ -268,7 +268,8 @@ void bind_client_life(nb::class_<Client>& cls) {
           [](Client& self, const nb::args&) { close_client(self, nb::borrow(Py_False)); },
           nb::sig("def __exit__(self, *exception: object) -> None"))
       .def("defragment", &Client::defragment, nb::call_guard<GilRelease>(),
-           "Give the memory of freed buffers that is kept for the next ones back to the system.")
+           "Give the memory of freed buffers that is kept for the next ones back to the system.\n\n"
+           "Waits for what is in flight, whose end frees what was deleted meanwhile.")
       .def(
           "live_buffers", [](Client& c) { return live_buffers(c, nullptr); },
           nb::sig("def live_buffers(self) -> list[" DEVRT_CLASS_PREFIX "Buffer]"),

@@ -119,8 +119,7 @@ std::string report_text(const MemoryReport& report) {
     const std::string call_site = describe_call_site(group.call_site.get());
     text += "\n  " + std::to_string(group.bytes) + " bytes in " + std::to_string(group.count) +
             " of " + describe(group) + " on " + group.device + ", " + group.kind +
-            (group.is_external ? ", lent" : "") +
-            (call_site.empty() ? "" : ", made at " + call_site);
+            (group.is_lent ? ", lent" : "") + (call_site.empty() ? "" : ", made at " + call_site);
   }
   return text;
 }

@@ -121,9 +121,12 @@ class Memory {
   const std::shared_ptr<ByteBudget>& budget() const noexcept;
   /// Returns which option says so.
   std::string limited_by() const;
-  /// Reserves what a program will allocate; throws as `allocate` does, and names the needs.
-  /// Empty where there is no limit. Does not wait for other programs.
+  /// Reserves what a program will allocate. Empty where there is no limit. Throws
+  /// RESOURCE_EXHAUSTED, with a report that `describe_limit` completes. Does not wait for other
+  /// programs.
   BudgetShare reserve(const ProgramNeeds& needs) const;
+  /// Returns the error of what a program could not reserve, with what lives in this memory.
+  Status describe_limit(const MemoryReport& lack) const;
   /// Returns the error of a program that the engine had no memory for, with what lives in this one.
   Status describe_lack(const ProgramNeeds& needs, const Status& reported) const;
   /// Returns that of a program that had begun. The plugin does not tell whether it is its own, or
@@ -233,12 +236,11 @@ class Client {
   /// Waits for the copies in flight, which keep what was deleted meanwhile. Not within a program:
   /// they may wait for its end.
   void wait_for_memory() const;
-  /// Waits until all programs have ended, whose end frees what was deleted meanwhile. Not within
-  /// one.
+  /// Waits for the programs in flight, whose end frees what was deleted meanwhile. Not within one.
   void wait_for_programs_to_end() const;
-  /// Waits for programs that hold temporary memory, until `bytes` of a budget are free. Returns
-  /// whether they are free now and were not before. Not within a program.
-  bool wait_for_programs(const ByteBudget* budget, std::size_t bytes) const;
+  /// Waits for programs that hold temporary memory until `bytes` of a budget are free, if their end
+  /// can free as many. Returns whether they are. Does not wait within a program.
+  bool wait_for_programs(const ByteBudget& budget, std::size_t bytes) const;
   /// Calls a function that waits, without the locks of the language binding.
   void wait_unlocked(const std::function<void()>& wait) const {
     options_.wait_unlocked ? options_.wait_unlocked(wait) : wait();

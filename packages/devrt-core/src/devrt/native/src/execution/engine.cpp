@@ -146,7 +146,7 @@ std::vector<std::int64_t> Engine::numbers() const {
 
 void Engine::close() {
   executables_.close();
-  client_->in_flight().wait();
+  client_->in_flight().wait_for_all();
   for (const Ref<Executable>& executable : executables_.snapshot()) executable->remove();
 }
 

@@ -92,7 +92,8 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   /// that run together are held back: who failed would leave the others waiting.
   Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard,
                                             std::uint64_t number) const;
-  const Memory& first_memory() const;
+  /// Throws an error of memory that was lacking with all that is known, if it has not got that.
+  void throw_lack_of_memory(const Status& why, std::size_t devices) const;
   /// Returns the memory of one of its devices that lacked bytes, as an error names it.
   const Memory& limited_memory(std::string_view device) const;
   std::span<Memory* const> output_memories(std::size_t position) const noexcept {

@@ -110,10 +110,7 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
       const Status status = pjrt::with_known_code(error.status());
       const bool is_out_of_memory = status.code() == StatusCode::kResourceExhausted;
       if (!has_begun && is_out_of_memory && wait_for_others(status, is_last)) continue;
-      if (is_out_of_memory && !status.report()) {
-        const ProgramNeeds needs = needs_with_outputs(*signature_, arguments.size());
-        throw StatusError(first_memory().describe_lack(needs, status));
-      }
+      if (is_out_of_memory) throw_lack_of_memory(status, arguments.size());
       throw describe_failure(error.status(), signature_->name, devices_);
     }
   }
@@ -122,9 +119,9 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
 bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   const MemoryReport* report = why.report();
   if (report && report->requested > report->limit) return false;
-  if (report && client_->wait_for_programs(limited_memory(report->device).budget().get(),
-                                           static_cast<std::size_t>(report->requested))) {
-    return true;
+  if (report && report->is_of_limit) {
+    const auto bytes = static_cast<std::size_t>(report->requested);
+    if (client_->wait_for_programs(*limited_memory(report->device).budget(), bytes)) return true;
   }
   // What was deleted meanwhile is freed with the end of what still uses it.
   if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
@@ -134,6 +131,16 @@ bool Executable::wait_for_others(const Status& why, bool& is_last) const {
   // A plugin with memory of its own may lack what the client's allocators keep.
   for (Device* device : devices_) device->default_memory().trim();
   return true;
+}
+
+void Executable::throw_lack_of_memory(const Status& why, std::size_t devices) const {
+  const MemoryReport* report = why.report();
+  if (!report) {
+    const ProgramNeeds needs = needs_with_outputs(*signature_, devices);
+    throw StatusError(devices_.front()->default_memory().describe_lack(needs, why));
+  }
+  if (!report->program) return;  // of memory for something else, such as a copy
+  throw StatusError(limited_memory(report->device).describe_limit(*report));
 }
 
 const Memory& Executable::limited_memory(std::string_view device) const {
@@ -149,10 +156,6 @@ Ref<pjrt::ffi::HoldingContext> Executable::context_of(bool is_together, std::siz
   if (!is_together) devices = {devices_[shard]};
   return pjrt::ffi::HoldingContext::make(engine_->client().shared_api(), is_together,
                                          std::move(devices), number);
-}
-
-const Memory& Executable::first_memory() const {
-  return output_memories_.empty() ? devices_.front()->default_memory() : *output_memories_.front();
 }
 
 void Executable::reserve(std::span<Reservation> reservations,
@@ -173,7 +176,7 @@ void Executable::reserve(std::span<Reservation> reservations,
   };
   const ByteBudget* const first = budget_of(devices_.front());
   if (std::ranges::all_of(devices_, [&](auto* each) { return budget_of(each) == first; })) {
-    return reserve_for(first_memory(), 0, reservations.size());
+    return reserve_for(devices_.front()->default_memory(), 0, reservations.size());
   }
   for (std::size_t i = 0; i < reservations.size(); ++i) {
     reserve_for(devices_[i]->default_memory(), i, 1);

@@ -18,17 +18,27 @@ void add_programs(Client& client, std::vector<LiveGroup>& groups) {
   std::ranges::stable_sort(groups, std::ranges::greater(), &LiveGroup::bytes);
 }
 
-/// Adds to the allocator's error what lives in the memory of the client.
-Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Status& cause,
-                              const ProgramNeeds* needs = nullptr) {
-  Client& client = memory.client();
-  const std::vector<Ref<Buffer>> live = client.registry().snapshot();
+/// Returns a report of what was lacking, without what lives.
+std::shared_ptr<MemoryReport> report_on(const Memory& memory, std::size_t bytes, bool is_of_limit) {
   auto report = std::make_shared<MemoryReport>();
   report->requested = static_cast<std::int64_t>(bytes);
   report->limit = memory.stats().bytes_limit();
   report->device = memory.device().name();
   report->kind = memory.kind();
-  if (needs) report->program = *needs;
+  report->is_of_limit = is_of_limit;
+  return report;
+}
+
+/// Returns whether the limit leaves fewer bytes.
+bool is_beyond_limit(const Memory& memory, std::size_t bytes) noexcept {
+  return memory.budget() && memory.budget()->left() < bytes;
+}
+
+/// Adds to the allocator's error what lives in the memory of the client.
+Status describe_out_of_memory(const Memory& memory, std::shared_ptr<MemoryReport> report,
+                              const Status& cause) {
+  Client& client = memory.client();
+  const std::vector<Ref<Buffer>> live = client.registry().snapshot();
   report->stats = memory.stats().snapshot();
   report->largest = group_live(std::span(live));
   for (const LiveGroup& group : report->largest) {
@@ -44,7 +54,8 @@ Status describe_out_of_memory(const Memory& memory, std::size_t bytes, const Sta
                " of the " + std::to_string(budget->limit()) + " bytes that " + memory.limited_by() +
                " allows.";
   }
-  if (report->requested <= report->limit - report->stats.bytes_in_use) {
+  const bool is_free = report->requested <= report->limit - report->stats.bytes_in_use;
+  if (is_free && !report->is_of_limit) {
     message +=
         " So much is not in use, but held: by other processes or clients, or beside the arrays of "
         "an arena. client.defragment() gives back what can be.";
@@ -71,8 +82,10 @@ Status describe_reported(const Memory& memory, const ProgramNeeds& needs,
                          const std::string& message, const Status& reported) {
   const Status cause(StatusCode::kResourceExhausted,
                      message + " The compiler's plugin reports: " + reported.message() + ".");
-  return describe_out_of_memory(memory, static_cast<std::size_t>(needs.outputs + needs.temporaries),
-                                Status(cause).during("execute"), &needs);
+  auto report =
+      report_on(memory, static_cast<std::size_t>(needs.outputs + needs.temporaries), false);
+  report->program = needs;
+  return describe_out_of_memory(memory, std::move(report), Status(cause).during("execute"));
 }
 
 }  // namespace
@@ -109,8 +122,14 @@ Ref<Storage> Memory::allocate(std::size_t bytes, bool waits_for_programs) const 
       return storage;
     } catch (const StatusError& error) {
       if (error.status().code() != StatusCode::kResourceExhausted) throw;
-      if (waits_for_programs && client().wait_for_programs(budget().get(), bytes)) continue;
-      if (is_last) throw StatusError(describe_out_of_memory(*this, bytes, error.status()));
+      const bool is_of_limit = is_beyond_limit(*this, bytes);
+      if (waits_for_programs && is_of_limit && client().wait_for_programs(*budget(), bytes)) {
+        continue;
+      }
+      if (is_last) {
+        throw StatusError(
+            describe_out_of_memory(*this, report_on(*this, bytes, is_of_limit), error.status()));
+      }
       if (waits_for_programs) client().wait_for_programs_to_end();
       client().wait_for_memory();
       is_last = true;
@@ -129,13 +148,22 @@ BudgetShare Memory::reserve(const ProgramNeeds& needs) const {
   };
   for (bool is_last = bytes > budget->limit(); !take(); is_last = true) {
     if (is_last) {
-      throw StatusError(describe_out_of_memory(*this, bytes, describe_needs(needs), &needs));
+      // What lives is looked for by `describe_limit`, if nothing comes of a wait for others.
+      auto lack = report_on(*this, bytes, true);
+      lack->program = needs;
+      throw StatusError(describe_needs(needs).with(std::move(lack)));
     }
     client().wait_for_memory();
   }
   BudgetShare taken(budget, bytes);
   client().trim_to_limit();
   return taken;
+}
+
+Status Memory::describe_limit(const MemoryReport& lack) const {
+  auto report = report_on(*this, static_cast<std::size_t>(lack.requested), true);
+  report->program = lack.program;
+  return describe_out_of_memory(*this, std::move(report), describe_needs(*lack.program));
 }
 
 Status Memory::describe_lack(const ProgramNeeds& needs, const Status& reported) const {
@@ -165,16 +193,18 @@ void Client::wait_for_memory() const {
 void Client::wait_for_programs_to_end() const {
   const std::shared_ptr<Engine> engine = this->engine();
   if (!engine || pjrt::is_in_callback()) return;
-  wait_unlocked([&] { engine->client().in_flight().wait([this] { check_signals(); }); });
+  wait_unlocked(
+      [&] { engine->client().in_flight().wait_for_earlier([this] { check_signals(); }); });
 }
 
-bool Client::wait_for_programs(const ByteBudget* budget, std::size_t bytes) const {
+bool Client::wait_for_programs(const ByteBudget& budget, std::size_t bytes) const {
   // A handler of a custom call runs within a program, which would wait for itself.
-  if (!budget || bytes > budget->limit() || pjrt::is_in_callback()) return false;
-  if (!temporaries_->is_any_held()) return false;
+  if (pjrt::is_in_callback() || !temporaries_->may_help(budget, bytes)) {
+    return budget.left() >= bytes;
+  }
   bool has_memory = false;
   wait_unlocked(
-      [&] { has_memory = temporaries_->wait(*budget, bytes, [this] { check_signals(); }); });
+      [&] { has_memory = temporaries_->wait(budget, bytes, [this] { check_signals(); }); });
   return has_memory;
 }
 

@@ -7,6 +7,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <memory>
 #include <mutex>
 #include <string>
@@ -63,24 +64,26 @@ class ClientTemporaries {
   bool take(ByteBudget& budget, std::size_t bytes, std::size_t temporaries) {
     std::lock_guard lock(mutex_);
     if (!budget.take(bytes)) return false;
-    held_ += temporaries;
+    held_[&budget] += temporaries;
     return true;
   }
   void give(BudgetShare reserved, std::size_t bytes) noexcept {
     {
       std::lock_guard lock(mutex_);
+      const auto held = held_.find(reserved.budget());
+      if ((held->second -= bytes) == 0) held_.erase(held);
       reserved = BudgetShare();
-      held_ -= bytes;
     }
     given_.notify_all();
   }
-  /// Waits until a budget has as many bytes left, or no program holds any. Returns whether it has.
-  /// Meanwhile `on_slice` is called every now and then, and may throw.
+  /// Waits until a budget has as many bytes left, or would not have if all programs gave back
+  /// theirs. Returns whether it has. Meanwhile `on_slice` is called every now and then, and may
+  /// throw.
   template <class OnSlice>
   bool wait(const ByteBudget& budget, std::size_t bytes, const OnSlice& on_slice) {
     using Clock = std::chrono::system_clock;  // gcc 12's TSan misses waits on the steady one
     std::unique_lock lock(mutex_);
-    const auto is_done = [&] { return budget.left() >= bytes || held_ == 0; };
+    const auto is_done = [&] { return !can_help(budget, bytes); };
     while (!given_.wait_until(lock, Clock::now() + std::chrono::milliseconds(100), is_done)) {
       lock.unlock();
       on_slice();
@@ -88,9 +91,11 @@ class ClientTemporaries {
     }
     return budget.left() >= bytes;
   }
-  bool is_any_held() const {
+  /// Returns whether a budget has less than so many bytes left, and would have as many if all
+  /// programs gave back theirs.
+  bool may_help(const ByteBudget& budget, std::size_t bytes) const {
     std::lock_guard lock(mutex_);
-    return held_ != 0;
+    return can_help(budget, bytes);
   }
 
   void add(const std::shared_ptr<ProgramTemporaries>& use) {
@@ -118,9 +123,16 @@ class ClientTemporaries {
   }
 
  private:
+  bool can_help(const ByteBudget& budget, std::size_t bytes) const {
+    const auto held = held_.find(&budget);
+    if (held == held_.end()) return false;
+    const std::size_t left = budget.left();
+    return left < bytes && left + held->second >= bytes;
+  }
+
   mutable std::mutex mutex_;
   std::condition_variable given_;
-  std::size_t held_ = 0;
+  std::map<const ByteBudget*, std::size_t> held_;
   std::vector<std::weak_ptr<ProgramTemporaries>> uses_;
 };
 

@@ -41,8 +41,8 @@ class Storage final : public RefCounted<Storage> {
   /// Returns the address of what an owner keeps, by the owner's context; null if it has gone.
   using Find = std::byte* (*)(void* context) noexcept;
 
-  /// Shows `bytes` that `owner` keeps, at the address that `find` returns when one is first
-  /// for.
+  /// Shows `bytes` that `owner` keeps, at the address that `find` returns when it is first
+  /// needed.
   static Ref<Storage> lend_lazily(std::size_t bytes, ExternalOwner owner, Find find) {
     auto storage = Ref<Storage>::adopt(new Storage(nullptr, bytes, nullptr, std::move(owner)));
     storage->find_ = find;
@@ -86,8 +86,10 @@ class Storage final : public RefCounted<Storage> {
     }
     uses->add(std::move(event), after);
   }
-  /// Returns whether the bytes are somebody else's.
+  /// Returns whether the bytes are somebody else's: another library's, or the engine's.
   bool is_external() const noexcept { return static_cast<bool>(owner_); }
+  /// Returns whether they are another library's, which counts them itself.
+  bool is_lent() const noexcept { return is_external() && !find_; }
 
  private:
   friend class RefCounted<Storage>;

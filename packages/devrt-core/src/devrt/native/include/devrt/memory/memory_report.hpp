@@ -29,8 +29,8 @@ struct LiveGroup {
   std::vector<std::int64_t> shape;
   std::string device;
   std::string kind;
-  bool is_external = false;  ///< the bytes are somebody else's, shown without a copy
-  std::string program;       ///< whose temporaries these are, if they are no buffers
+  bool is_lent = false;  ///< the bytes are another library's, shown without a copy
+  std::string program;   ///< whose temporaries these are, if they are no buffers
   Ref<AllocationSite> call_site;
 };
 
@@ -49,6 +49,7 @@ struct MemoryReport {
   std::int64_t limit = 0;
   std::string device;
   std::string kind;
+  bool is_of_limit = false;  ///< the client's limit was met; else the device has no more
   MemorySnapshot stats;
   std::int64_t live_buffers = 0;
   std::int64_t live_bytes = 0;
@@ -68,14 +69,14 @@ std::vector<LiveGroup> group_live(std::span<const BufferRef> buffers) {
     const std::span<const std::int64_t> extents = buffer->shape().span();
     std::vector<std::int64_t> shape(extents.begin(), extents.end());
     const auto& memory = *buffer->memory();
-    LiveGroup& group = groups[Key(buffer->call_site(), &memory, buffer->type(),
-                                  storage->is_external(), std::move(shape))];
+    LiveGroup& group = groups[Key(buffer->call_site(), &memory, buffer->type(), storage->is_lent(),
+                                  std::move(shape))];
     if (group.count++ == 0) {
       group.type = buffer->type();
       group.shape.assign(extents.begin(), extents.end());
       group.device = memory.device().name();
       group.kind = memory.kind();
-      group.is_external = storage->is_external();
+      group.is_lent = storage->is_lent();
       group.call_site = Ref<AllocationSite>::share_of(buffer->call_site());
     }
     if (counted.insert(storage.get()).second) {

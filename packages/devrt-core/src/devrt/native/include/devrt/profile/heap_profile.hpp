@@ -27,7 +27,7 @@ inline std::string heap_profile(std::span<const LiveGroup> groups, std::int64_t 
         {"device", group.device},
         {"memory_kind", group.kind},
         {"array", describe(group)},
-        {"owner", group.is_external ? "lender" : "client"},
+        {"owner", group.is_lent ? "lender" : "client"},
         {"call_site", frame ? frame->file + ":" + std::to_string(frame->line) : std::string()},
     }};
     const std::array<std::int64_t, 2> values = {group.count, group.bytes};

@@ -6,6 +6,7 @@
 #include <condition_variable>
 #include <cstddef>
 #include <cstdint>
+#include <map>
 #include <mutex>
 #include <span>
 #include <utility>
@@ -35,24 +36,30 @@ class InFlight {
   class Slot {
    public:
     Slot() noexcept = default;
-    Slot(Slot&& other) noexcept : of_(std::exchange(other.of_, nullptr)), device_(other.device_) {}
+    Slot(Slot&& other) noexcept
+        : of_(std::exchange(other.of_, nullptr)),
+          device_(other.device_),
+          generation_(other.generation_) {}
     Slot& operator=(Slot&& other) noexcept {
       std::swap(of_, other.of_);
       std::swap(device_, other.device_);
+      std::swap(generation_, other.generation_);
       return *this;
     }
     ~Slot() {
-      if (of_) of_->leave(device_);
+      if (of_) of_->leave(device_, generation_);
     }
 
     explicit operator bool() const noexcept { return of_ != nullptr; }
 
    private:
     friend class InFlight;
-    Slot(InFlight& of, std::size_t device) noexcept : of_(&of), device_(device) {}
+    Slot(InFlight& of, std::size_t device, std::uint64_t generation) noexcept
+        : of_(&of), device_(device), generation_(generation) {}
 
     InFlight* of_ = nullptr;
     std::size_t device_ = 0;
+    std::uint64_t generation_ = 0;
   };
 
   explicit InFlight(std::size_t devices) : InFlight(devices, &of_process()) {}
@@ -74,7 +81,7 @@ class InFlight {
     std::unique_lock lock(mutex_);
     // Before the wait: the end of everything waits for those that have no slot yet.
     count_ += devices.size();
-    for (std::size_t i = 0; i < devices.size(); ++i) slots[i] = Slot(*this, kNoDevice);
+    for (std::size_t i = 0; i < devices.size(); ++i) slots[i] = Slot(*this, kNoDevice, generation_);
     const auto find_full = [&] {
       return std::ranges::find_if(devices, [&](std::size_t d) { return on_[d].count >= kMost; });
     };
@@ -98,28 +105,34 @@ class InFlight {
     std::lock_guard lock(mutex_);
     ++on_[device].count;
     ++count_;
-    return {*this, device};
+    return {*this, device, generation_};
   }
 
   /// Has the end of everything wait for something that is no execution. Never waits.
   Slot hold() {
     if (parent_) parent_->add(1);
-    add(1);
-    return {*this, kNoDevice};
+    std::lock_guard lock(mutex_);
+    ++count_;
+    return {*this, kNoDevice, generation_};
   }
 
-  /// Waits until nothing is in flight. Meanwhile `on_slice` is called every `kSlice`.
+  /// Waits until all that is in flight now has ended, whatever begins meanwhile. `on_slice` is
+  /// called every `kSlice`.
   template <class OnSlice>
-  void wait(OnSlice&& on_slice) {
+  void wait_for_earlier(OnSlice&& on_slice) {
     std::unique_lock lock(mutex_);
-    while (!wait_a_slice(lock, idle_, [this] { return count_ == 0; })) {
+    const std::uint64_t last = begin_generation();
+    const auto is_done = [&] { return earlier_.empty() || earlier_.begin()->first > last; };
+    while (!wait_a_slice(lock, idle_, is_done)) {
       lock.unlock();
       on_slice();
       lock.lock();
     }
   }
-  void wait() {
-    wait([] {});
+  /// Waits until nothing is in flight.
+  void wait_for_all() {
+    std::unique_lock lock(mutex_);
+    idle_.wait(lock, [this] { return count_ == 0; });
   }
 
   /// Waits, and lets nothing begin any more: who tries waits for the end of the process.
@@ -174,7 +187,25 @@ class InFlight {
     count_ += count;
   }
 
-  void leave(std::size_t device) {
+  /// Has what begins from now on count apart, and returns the generation of what is in flight.
+  std::uint64_t begin_generation() {
+    std::size_t current = count_;
+    for (const auto& [generation, count] : earlier_) current -= count;
+    if (current > 0) earlier_.emplace(generation_, current);
+    return generation_++;
+  }
+
+  /// Counts one less of its generation. Returns whether that was the last.
+  bool end_one_of(std::uint64_t generation) {
+    --count_;
+    const auto found = earlier_.find(generation);
+    if (found == earlier_.end()) return count_ == 0;
+    if (--found->second > 0) return false;
+    earlier_.erase(found);
+    return true;
+  }
+
+  void leave(std::size_t device, std::uint64_t generation) {
     {
       std::lock_guard lock(mutex_);
       if (device != kNoDevice) {
@@ -182,9 +213,9 @@ class InFlight {
         ++on_[device].ended;
         freed_.notify_all();
       }
-      if (--count_ == 0) idle_.notify_all();
+      if (end_one_of(generation)) idle_.notify_all();
     }
-    if (parent_) parent_->leave(kNoDevice);
+    if (parent_) parent_->leave(kNoDevice, 0);
   }
 
   InFlight* const parent_;
@@ -192,6 +223,9 @@ class InFlight {
   std::condition_variable idle_;
   std::condition_variable freed_;
   std::size_t count_ = 0;
+  /// What is in flight since before a wait began, by generation; all other is of `generation_`.
+  std::map<std::uint64_t, std::size_t> earlier_;
+  std::uint64_t generation_ = 0;
   std::vector<OnDevice> on_;
   bool is_finished_ = false;
 };
