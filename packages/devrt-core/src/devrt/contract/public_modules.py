@@ -18,6 +18,7 @@ PUBLIC_MODULES = (
     "devrt.compiling.hlo_modules",
     "devrt.compiling.load_or_compile",
     "devrt.compiling.loading",
+    "devrt.compiling.memory_stats",
     "devrt.compiling.options",
     "devrt.compiling.plugin_keys",
     "devrt.compiling.quirks",

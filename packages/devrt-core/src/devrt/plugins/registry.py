@@ -129,6 +129,12 @@ class PluginRegistry(Catalogue):
         """Return whether a plugin was loaded here, so that its options are known."""
         return isinstance(self._loaded.get(ref), Plugin)
 
+    def undeclared_platforms(self) -> list[str]:
+        """Return the platforms of plugins that may have options which are not known yet."""
+        # What was made for JAX or XLA has none of its own, so that nothing waits for it.
+        own = (ref for ref in self.refs() if not ref.is_adopted)
+        return [ref.platform for ref in own if not self.is_loaded(ref)]
+
     def loaded(self) -> tuple[Plugin, ...]:
         """Return the plugins that were loaded so far, in the order of `refs`."""
         return tuple(plugin for plugin in self._tried() if isinstance(plugin, Plugin))

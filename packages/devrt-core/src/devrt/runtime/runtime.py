@@ -89,9 +89,7 @@ class Runtime:
         self._default: tuple[int, Client] | None = None
         self._cached_default: tuple[int, Client, Device] | None = None
         self.config.when_unknown(
-            self.load_options,
-            self._undeclared,
-            self._why_absent,
+            self.load_options, self.plugins.undeclared_platforms, self._why_absent
         )
 
     def __enter__(self) -> Runtime:
@@ -385,12 +383,6 @@ class Runtime:
         except ConfigError as error:
             known = self.config.spec(error.data["option"])
             raise clash_error(plugin, known, self.plugins.loaded()) from error
-
-    def _undeclared(self) -> list[str]:
-        """Return the platforms of plugins whose options are not known yet."""
-        # What was made for JAX or XLA has none of its own, so that nothing waits for it.
-        waiting = (ref for ref in self.plugins.refs() if not ref.is_adopted)
-        return [ref.platform for ref in waiting if not self.plugins.is_loaded(ref)]
 
     def _why_absent(self, option: str) -> str:
         """Return whose option a name is and why that is not loaded; empty if it is nobody's."""
