@@ -163,3 +163,7 @@ def pytest_collection_finish(session):
     """
     gc.collect()
     gc.freeze()
+
+
+def pytest_unconfigure(config):
+    gc.unfreeze()  # what modules of tests hold would be reported as leaked

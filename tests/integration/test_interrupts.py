@@ -107,8 +107,7 @@ class Child:
         assert self._process.stdout is not None
         printed = self._process.stdout.readline().strip()
         self._before = seconds_run(self._process.pid)
-        status = None if printed else self.end()
-        assert printed == line, (printed, status, self.errors())
+        assert printed == line, (printed or self.end(), self.errors())
 
     def expect_error(self, *words):
         """Wait until standard error has all of the words."""
@@ -122,6 +121,7 @@ class Child:
         """Press Ctrl-C; ``busy`` seconds of a processor bring the child to what it announced."""
         time.sleep(after)
         while seconds_run(self._process.pid) < self._before + busy:
+            assert self._process.poll() is None, self.errors()
             time.sleep(0.01)
         os.killpg(self._process.pid, signal.SIGINT)
 

@@ -5,6 +5,7 @@
 #include <algorithm>
 #include <utility>
 
+#include "client/ending.hpp"
 #include "execution/engine.hpp"
 #include "execution/kernel_calls.hpp"
 
@@ -133,6 +134,8 @@ void Client::close(WorkQueue::OnClose pending) {
   if (engine) engine->close();
   forget_kernels(*this);  // which programs called
   for (const Ref<Buffer>& buffer : registry_.snapshot()) buffer->remove();
+  // The engine frees in the order of streams of its own. Nothing is given back at the exit.
+  if (engine && !is_exiting()) backend_->synchronize();
   cache_->close();
   backend_->close();
   pool_.close();

@@ -238,8 +238,9 @@ class Client {
   void wait_for_memory() const;
   /// Waits for the programs in flight, whose end frees what was deleted meanwhile. Not within one.
   void wait_for_programs_to_end() const;
-  /// Waits for programs that hold temporary memory until `bytes` of a budget are free, if their end
-  /// can free as many. Returns whether they are. Does not wait within a program.
+  /// Waits for programs that hold temporary memory until `bytes` of a budget are free, if they are
+  /// not and the end of programs can free as many. Returns whether that came. Does not wait within
+  /// a program.
   bool wait_for_programs(const ByteBudget& budget, std::size_t bytes) const;
   /// Calls a function that waits, without the locks of the language binding.
   void wait_unlocked(const std::function<void()>& wait) const {
@@ -290,6 +291,9 @@ class Client {
 
   /// Starts a copy to another memory of this client, or shares the storage where that is allowed.
   Ref<Buffer> copy(const Buffer& source, Memory& target, bool may_alias, std::int64_t stream = 0);
+  /// Starts a copy into a storage of that memory.
+  Ref<Buffer> copy_into(Ref<Storage> copied, const Buffer& source, Memory& target,
+                        std::int64_t stream = 0);
 
   /// Starts making blocks out of pieces of buffers; equal blocks on one kind are made once. With
   /// `may_alias`, a block that is one aligned run of a source on its kind shows the source's bytes.

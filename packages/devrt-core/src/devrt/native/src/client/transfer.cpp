@@ -217,38 +217,45 @@ std::vector<Ref<Buffer>> Client::put_blocks(const HostArray& source, std::span<c
 
 Ref<Buffer> Client::copy(const Buffer& source, Memory& target, bool may_alias,
                          std::int64_t stream) {
+  if (!may_alias || target.space() != source.memory()->space()) {
+    (void)storage_of(source, "copy_to_memory");  // before memory is taken
+    return copy_into(target.allocate(source.bytes()), source, target, stream);
+  }
+  return Buffer::make(target.shared(), source.type(), source.shape().copy(),
+                      storage_of(source, "copy_to_memory"), source.ready(),
+                      own_order(source.order()));
+}
+
+Ref<Buffer> Client::copy_into(Ref<Storage> copied, const Buffer& source, Memory& target,
+                              std::int64_t stream) {
   Ref<Storage> storage = storage_of(source, "copy_to_memory");
   ReadyEvent ready = source.ready();
-  if (!may_alias || target.space() != source.memory()->space()) {
-    Ref<Storage> copied = target.allocate(source.bytes());
-    const bool is_by_host = target.is_host_visible() && source.memory()->is_host_visible();
-    const bool at_once = ready.is_ready() && source.bytes() <= kInlineCopyBytes;
-    const auto fill = [](const Storage& from, const Storage& to, ThreadPool* pool) {
-      const auto bytes = static_cast<std::int64_t>(from.bytes());
-      const std::int64_t stride = 1;
-      copy_to_dense({from.data(), {&bytes, 1}, {&stride, 1}, 1, 1}, to.data(), pool);
-    };
-    if (!is_by_host) [[unlikely]] {
-      ready = move_by_device(*source.memory(), storage, std::move(ready), target, copied, stream);
-    } else if (at_once || !options_.asynchronous) {
-      if (ready.wait().ok()) fill(*storage, *copied, &pool_);
-    } else {
-      ReadyPromise promise;
-      ReadyEvent copied_ready = promise.event();
-      target.device().queue().enqueue(
-          stream, [promise = std::move(promise), from = std::move(storage), to = copied.share(),
-                   ready = std::move(ready), fill]() mutable {
-            Status status = ready.wait();
-            if (status.ok()) fill(*from, *to, nullptr);
-            from.reset();
-            to.reset();
-            promise.set(std::move(status));
-          });
-      ready = std::move(copied_ready);
-    }
-    storage = std::move(copied);
+  const bool is_by_host = target.is_host_visible() && source.memory()->is_host_visible();
+  const bool at_once = ready.is_ready() && source.bytes() <= kInlineCopyBytes;
+  const auto fill = [](const Storage& from, const Storage& to, ThreadPool* pool) {
+    const auto bytes = static_cast<std::int64_t>(from.bytes());
+    const std::int64_t stride = 1;
+    copy_to_dense({from.data(), {&bytes, 1}, {&stride, 1}, 1, 1}, to.data(), pool);
+  };
+  if (!is_by_host) [[unlikely]] {
+    ready = move_by_device(*source.memory(), storage, std::move(ready), target, copied, stream);
+  } else if (at_once || !options_.asynchronous) {
+    if (ready.wait().ok()) fill(*storage, *copied, &pool_);
+  } else {
+    ReadyPromise promise;
+    ReadyEvent copied_ready = promise.event();
+    target.device().queue().enqueue(
+        stream, [promise = std::move(promise), from = std::move(storage), to = copied.share(),
+                 ready = std::move(ready), fill]() mutable {
+          Status status = ready.wait();
+          if (status.ok()) fill(*from, *to, nullptr);
+          from.reset();
+          to.reset();
+          promise.set(std::move(status));
+        });
+    ready = std::move(copied_ready);
   }
-  return Buffer::make(target.shared(), source.type(), source.shape().copy(), std::move(storage),
+  return Buffer::make(target.shared(), source.type(), source.shape().copy(), std::move(copied),
                       std::move(ready), own_order(source.order()));
 }
 

@@ -229,8 +229,10 @@ Ref<pjrt::Buffer> Engine::give_always(const Buffer& buffer, const Ref<Storage>& 
 Ref<pjrt::Buffer> Engine::give_copy(const Buffer& buffer, const Ref<Storage>& storage) {
   const Ref<Buffer> source = Buffer::make(buffer.memory(), buffer.type(), buffer.shape().copy(),
                                           storage.share(), buffer.ready());
+  Memory& memory = *buffer.memory();
+  // The call has its slots already, which a wait for what is in flight would be for.
   const Ref<Buffer> copied =
-      buffer.memory()->client().copy(*source, *buffer.memory(), /*may_alias=*/false);
+      memory.client().copy_into(memory.allocate_at_once(storage->bytes()), *source, memory);
   counters_.copies.fetch_add(1, std::memory_order_relaxed);
   counters_.bytes_copied.fetch_add(static_cast<std::int64_t>(storage->bytes()),
                                    std::memory_order_relaxed);

@@ -86,8 +86,14 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
                   std::span<pjrt::InFlight::Slot> slots) const;
   /// Reserves what a call makes, of all shards at once: a call that has it can go on to the end.
   void reserve(std::span<Reservation> reservations, std::span<const std::int64_t> outputs) const;
+  /// How often a call that lacked memory was tried again.
+  struct Retries {
+    int at_once = 0;          ///< since the limit left enough when that was looked at again
+    bool has_waited = false;  ///< for all that was in flight
+  };
+  static constexpr int kMostRetriesAtOnce = 10;
   /// After a lack of memory: waits for others to give some back. Returns whether to try again.
-  bool wait_for_others(const Status& why, bool& is_last) const;
+  bool wait_for_others(const Status& why, Retries& retries) const;
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
   /// that run together are held back: who failed would leave the others waiting.
   Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard,

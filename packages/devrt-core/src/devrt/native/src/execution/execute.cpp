@@ -99,7 +99,7 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
   if (pjrt::is_in_callback()) [[unlikely]] {
     for (const Device* device : devices_) check_not_called_from(*device, "execute");
   }
-  for (bool is_last = false;;) {
+  for (Retries retries;;) {
     bool has_begun = false;
     try {
       if (is_simple_ && stream == 0 && ended.empty()) [[likely]] {
@@ -109,22 +109,25 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
     } catch (const StatusError& error) {
       const Status status = pjrt::with_known_code(error.status());
       const bool is_out_of_memory = status.code() == StatusCode::kResourceExhausted;
-      if (!has_begun && is_out_of_memory && wait_for_others(status, is_last)) continue;
+      if (!has_begun && is_out_of_memory && wait_for_others(status, retries)) continue;
       if (is_out_of_memory) throw_lack_of_memory(status, arguments.size());
       throw describe_failure(error.status(), signature_->name, devices_);
     }
   }
 }
 
-bool Executable::wait_for_others(const Status& why, bool& is_last) const {
+bool Executable::wait_for_others(const Status& why, Retries& retries) const {
   const MemoryReport* report = why.report();
   if (report && report->requested > report->limit) return false;
   if (report && report->is_of_limit) {
     const auto bytes = static_cast<std::size_t>(report->requested);
-    if (client_->wait_for_programs(*limited_memory(report->device).budget(), bytes)) return true;
+    const ByteBudget& budget = *limited_memory(report->device).budget();
+    if (client_->wait_for_programs(budget, bytes)) return true;
+    // Others gave them back meanwhile; or they are what this call had taken for copies.
+    if (budget.left() >= bytes && retries.at_once++ < kMostRetriesAtOnce) return true;
   }
   // What was deleted meanwhile is freed with the end of what still uses it.
-  if (std::exchange(is_last, true) || pjrt::is_in_callback()) return false;
+  if (std::exchange(retries.has_waited, true) || pjrt::is_in_callback()) return false;
   client_->wait_for_programs_to_end();
   client_->wait_for_memory();
   if (report) return true;
@@ -139,7 +142,7 @@ void Executable::throw_lack_of_memory(const Status& why, std::size_t devices) co
     const ProgramNeeds needs = needs_with_outputs(*signature_, devices);
     throw StatusError(devices_.front()->default_memory().describe_lack(needs, why));
   }
-  if (!report->program) return;  // of memory for something else, such as a copy
+  if (!report->program || !report->is_of_limit) return;  // there is more, or of an argument
   throw StatusError(limited_memory(report->device).describe_limit(*report));
 }
 

@@ -199,9 +199,7 @@ void Client::wait_for_programs_to_end() const {
 
 bool Client::wait_for_programs(const ByteBudget& budget, std::size_t bytes) const {
   // A handler of a custom call runs within a program, which would wait for itself.
-  if (pjrt::is_in_callback() || !temporaries_->may_help(budget, bytes)) {
-    return budget.left() >= bytes;
-  }
+  if (pjrt::is_in_callback() || !temporaries_->may_help(budget, bytes)) return false;
   bool has_memory = false;
   wait_unlocked(
       [&] { has_memory = temporaries_->wait(budget, bytes, [this] { check_signals(); }); });

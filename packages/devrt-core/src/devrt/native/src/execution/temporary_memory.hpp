@@ -63,8 +63,9 @@ class ClientTemporaries {
   /// Takes bytes of a budget, `temporaries` of which are given back when programs end.
   bool take(ByteBudget& budget, std::size_t bytes, std::size_t temporaries) {
     std::lock_guard lock(mutex_);
+    std::size_t& held = held_[&budget];  // first: it may throw
     if (!budget.take(bytes)) return false;
-    held_[&budget] += temporaries;
+    held += temporaries;
     return true;
   }
   void give(BudgetShare reserved, std::size_t bytes) noexcept {

@@ -253,11 +253,10 @@ void GpuBackend::close() noexcept {
       if (memory.arena) memory.arena->keep(0);
     }
   }
-  // A pool gives back what is freed once the streams have come to the frees, the plugin's too:
-  // first those of buffers and results, then those of the arenas.
+  // A pool gives back what is freed once the streams have come to the frees: first those of
+  // buffers, then those of the arenas.
   for (int i = 0; i < 2; ++i) {
     for (const auto& device : devices_) device->drain();
-    synchronize();
     for (const DeviceMemory& memory : memories_) {
       memory.allocator->trim();
       if (memory.managed) memory.managed->trim();

@@ -2,6 +2,7 @@
 
 #include <algorithm>
 #include <limits>
+#include <mutex>
 #include <utility>
 
 #include "devrt/memory/limit_allocator.hpp"
@@ -72,13 +73,18 @@ class TakenOnce {
   std::vector<std::pair<void*, std::size_t>> blocks_;
 };
 
-/// Has a pool hold bytes beside what is in use, and as much as all its clients take in advance.
+/// Has a pool hold bytes beside what is in use, and as much as all its clients take in advance. It
+/// keeps them as far as its release threshold goes.
 void preallocate_in_pool(GpuDevice& device, PoolAllocator& pool, std::size_t bytes) {
+  static std::mutex one_at_a_time;  // what another is taking would count as in use
+  std::lock_guard lock(one_at_a_time);
   const std::size_t least = std::max(pool.used() + bytes, preallocated_in_pool(device));
   {
     TakenOnce taken(device, pool);
     // A block may be what the pool holds already.
-    while (pool.held() < least) taken.take(least - pool.held());
+    for (std::size_t held = pool.held(); held < least; held = pool.held()) {
+      taken.take(least - held);
+    }
   }
   // The pool has it when the stream has come there: the first array would take as much beside it.
   device.finish(device.release_stream());
