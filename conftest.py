@@ -166,4 +166,5 @@ def pytest_collection_finish(session):
 
 
 def pytest_unconfigure(config):
-    gc.unfreeze()  # what modules of tests hold would be reported as leaked
+    """Let what modules of tests hold be collected at the exit: it would be reported as leaked."""
+    gc.unfreeze()
