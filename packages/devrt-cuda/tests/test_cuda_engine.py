@@ -18,6 +18,7 @@ import gpu_library
 from devrt.errors import InvalidArgumentError, OutOfMemoryError, UnimplementedError
 from devrt.native import gpu_engine
 from devrt.records import ClientContext
+from devrt.runtime import default_runtime
 from devrt.xla_client import GpuAllocatorConfig
 from devrt_cuda._platform import PLATFORM
 from fake_gpu import COUNT, UNIT, build, pending, put, simulated_devices, text
@@ -182,6 +183,16 @@ def test_one_that_must_be_taken_is_copied_where_it_is_shared(driver, devices, fa
     (y,) = call("same_must", devices, x)
     assert np.asarray(y)[0] == 0  # the plugin wrote to what it was given
     assert np.asarray(shared)[0] == 2
+
+
+def test_a_copy_of_it_that_does_not_fit_is_refused(devices):
+    given = {"mock": True, "memory_fraction": 6 * COUNT / (1 << 30)}  # one and a half arrays
+    with default_runtime().make_client(devices[0].platform, given) as limited:
+        x = put(2, limited.local_devices()[0])
+        shared = x.clone()
+        with pytest.raises(OutOfMemoryError, match="memory_fraction allows"):
+            call("same_must", limited.local_devices(), x)
+        assert np.asarray(shared)[0] == 2
 
 
 def test_a_program_on_two_devices_waits_for_nothing_on_the_host(driver, devices, faults):

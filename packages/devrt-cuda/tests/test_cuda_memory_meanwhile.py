@@ -144,18 +144,6 @@ def test_clients_preallocate_beside_each_other(make):
 
 
 @pytest.mark.engine
-@pytest.mark.parametrize("fraction", [0.15, 0.25], ids=["copy", "result"])
-def test_a_donated_argument_that_must_be_copied_and_does_not_fit_is_refused(make, fraction):
-    xla_cpu_library()
-    x = put(make(memory_fraction=fraction), 100 * MIB)
-    shared = x.clone()
-    program = devrt.jit(lambda a: (a + 1, dnp.flip(a)), donate_argnums=0)
-    with pytest.raises(OutOfMemoryError):
-        devrt.block_until_ready(program(x))
-    assert shared[0] == 1
-
-
-@pytest.mark.engine
 def test_a_closed_client_leaves_no_results_in_the_pool_of_an_open_one(make):
     xla_cpu_library()
     open_one = make()
