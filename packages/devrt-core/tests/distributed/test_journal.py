@@ -128,19 +128,34 @@ def test_what_may_be_done_already_is_not_done_again(service, monkeypatch):
     together(lambda client: client.shutdown(), [one, other], timeout=30)
 
 
-def test_a_service_that_is_back_hears_of_its_processes_long_before_a_heartbeat(service):
+def test_a_service_that_is_back_hears_of_its_processes_long_before_a_heartbeat(
+    service, monkeypatch
+):
     one, other = joined(service(2000), heartbeat_timeout=2000)
+    looked, taken = threading.Event(), DirectClient.taken
+
+    def after_the_first_look(calls, seconds):
+        """Let no sign of life come before an age without one is known."""
+        assert looked.wait(60)
+        return taken(calls, seconds)
+
+    monkeypatch.setattr(DirectClient, "taken", after_the_first_look)
     address = service(2000)
-    unheard, ages = {0, 1}, {}
-    give_up = time.monotonic() + 60  # of the 500 s between two signs of life
-    while unheard:
-        assert time.monotonic() < give_up
-        for process in read_status(address, Security())["processes"]:
-            number, age = process["process"], process["heartbeat_age"]
-            if age < ages.get(number, 0):
-                unheard.discard(number)
-            ages[number] = age
+    while min((before := ages(address)).values()) < 0.5:
+        time.sleep(0.05)
+    since = time.monotonic()
+    looked.set()
+    silence = 0.0
+    while any(age >= before[process] + silence for process, age in ages(address).items()):
+        silence = time.monotonic() - since  # of one that is not heard of, at the next look
+        assert silence < 60  # of the 500 s between two signs of life
+        time.sleep(0.05)
     together(lambda client: client.shutdown(), [one, other], timeout=30)
+
+
+def ages(address):
+    processes = read_status(address, Security())["processes"]
+    return {each["process"]: each["heartbeat_age"] for each in processes}
 
 
 def test_a_loss_after_the_change_of_service_is_reported(service):

@@ -11,6 +11,7 @@ import time
 import pytest
 from click.testing import CliRunner
 
+import devrt
 from devrt._config.layers import Config
 from devrt.cli import main
 from devrt.errors import InvalidArgumentError
@@ -268,6 +269,14 @@ def test_the_manifest_says_how_long_the_client_may_take(plugins):
         result = run(worker, BEFORE)
     assert (result.status, result.seconds) == (Status.TIMED_OUT, 1.5)
     assert result.came == "it did not finish within 1.5 s, while its client was made"
+
+
+def test_the_user_s_option_says_so_before_the_manifest(plugins):
+    text = 'schema = 1\n[[backend]]\nplatform = "one"\ninit_timeout = 60\n'
+    plugins.package("one", text, make="import time; time.sleep(600)")
+    with devrt.config.override(init_timeout=1.5), Worker(plugins.ref("one")) as worker:
+        result = run(worker, BEFORE)
+    assert (result.status, result.seconds) == (Status.TIMED_OUT, 1.5)
 
 
 def test_without_child_processes_each_case_says_so(plugins, monkeypatch):

@@ -103,7 +103,8 @@ class _Child:
         in_time = True
         while in_time and self.replies.result is None and not self._listener.has_ended():
             in_time = self._phase_ends(self.limit(deadline))
-        self._listener.drain()
+        if in_time:  # else a phase that begins only now would be reported as the late one
+            self._listener.drain()
         return self.replies.result, in_time
 
     def limit(self, deadline: float) -> float:
@@ -160,8 +161,8 @@ class Worker:
     reference
         The plugin, as `devrt.testing.conformance.subject.find_subject` returns it.
     client_deadline
-        Seconds in which its client is made, which no case's own time has to do with; what its
-        manifest says as ``init_timeout`` when omitted, or two minutes.
+        Seconds in which its client is made, which no case's own time has to do with; when omitted,
+        the option ``init_timeout``, what its manifest says as ``init_timeout``, or two minutes.
 
     Attributes
     ----------

@@ -49,7 +49,12 @@ def environment_facts() -> dict[str, Any]:
 
 
 def init_timeout(reference: PluginRef) -> float | None:
-    """Return the seconds that a plugin's manifest gives its client; None if it says nothing."""
+    """Return the seconds that the client may take: the user's, else the manifest's, else None."""
+    from devrt.runtime import default_runtime
+
+    given: float | None = default_runtime().config.read("init_timeout")
+    if given is not None:
+        return given
     try:
         manifest = PluginRegistry(lambda: [reference]).manifest(reference)
     except PluginError:  # which cases are about

@@ -40,6 +40,7 @@ def main(request: dict[str, Any]) -> NoReturn:
     stay_harmless(int(request["parent"]))
     os.environ["PYTHONPATH"] = os.pathsep.join(sys.path)  # for the processes that cases start
     os.environ["DEVRT_COMPILATION_CACHE_DIR"] = request["cache"]  # the user's is not for cases
+    os.environ["DEVRT_INIT_TIMEOUT"] = "1e6"  # the parent has the limit, and knows of busy machines
     pipe = Pipe(int(request["descriptor"]), request["token"])
     subject = _subject(
         request["ref"],
