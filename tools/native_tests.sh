@@ -25,26 +25,44 @@ export TSAN_OPTIONS=${TSAN_OPTIONS:-halt_on_error=1:allocator_may_return_null=1}
 passed=0
 failed=0
 
-# Builds and runs the tests of a package in one mode, and adds to the sums.
+# One part of the cases for each processor: most wait more than they compute.
+parts=$(nproc)
+((parts <= 8)) || parts=8
+
+# Runs an executable's cases, the parts side by side, and adds to the sums what a part printed.
+run_parts() {
+  local executable=$1 what=$2 part status output pids=()
+  for ((part = 0; part < parts; part++)); do
+    timeout "${DEVRT_NATIVE_TIMEOUT:-900}" "$executable" "" $part $parts >"$executable.$part" 2>&1 &
+    pids+=($!)
+  done
+  for ((part = 0; part < parts; part++)); do
+    status=0
+    wait "${pids[part]}" || status=$?
+    output=$(<"$executable.$part")
+    printf '%s\n' "$output"
+    if [[ $output =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
+      passed=$((passed + BASH_REMATCH[1]))
+      failed=$((failed + BASH_REMATCH[2]))
+    elif [ "$status" -eq 0 ]; then
+      status=1
+    fi
+    if [ "$status" -ne 0 ] && [ "${BASH_REMATCH[2]:-0}" -eq 0 ]; then
+      failed=$((failed + 1))  # a sanitizer, a crash or the time limit, not a check
+      echo "$what ended with status $status"
+    fi
+  done
+}
+
+# Builds and runs the tests of a package in one mode.
 run_tests() {
-  local mode=$1 package=$2 build=$folder/$1-$2 status=0 output
+  local mode=$1 package=$2 build=$folder/$1-$2
   echo "== $mode, $package"
   cmake -S "$root/packages/devrt-$package" -B "$build" "${generator[@]}" \
     -DDEVRT_${package^^}_TESTS=ON -DDEVRT_WERROR=$werror \
     -DDEVRT_SANITIZE="$sanitizers" >/dev/null
   cmake --build "$build" --parallel
-  output=$(timeout ${DEVRT_NATIVE_TIMEOUT:-900} "$build/tests/native/devrt_${executables[$package]}_tests" 2>&1) || status=$?
-  printf '%s\n' "$output"
-  if [[ $output =~ ([0-9]+)\ passed,\ ([0-9]+)\ failed$ ]]; then
-    passed=$((passed + BASH_REMATCH[1]))
-    failed=$((failed + BASH_REMATCH[2]))
-  elif [ "$status" -eq 0 ]; then
-    status=1
-  fi
-  if [ "$status" -ne 0 ] && [ "${BASH_REMATCH[2]:-0}" -eq 0 ]; then
-    failed=$((failed + 1))  # a sanitizer, a crash or the time limit, not a check
-    echo "the $mode run of $package ended with status $status"
-  fi
+  run_parts "$build/tests/native/devrt_${executables[$package]}_tests" "the $mode run of $package"
 }
 
 for mode in "${modes[@]}"; do

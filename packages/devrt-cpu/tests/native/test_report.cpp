@@ -15,10 +15,10 @@ class FixedCallSite final : public AllocationSite {
   const std::vector<SiteFrame> frames_;
 };
 
-Ref<native::Buffer> put(native::Client& client, const std::vector<std::int64_t>& shape,
-                        const char* kind = "device") {
-  static const std::vector<float> zeros(1 << 16);
-  return harness::put(client.devices().front()->memory(kind), Floats(zeros, shape));
+Ref<native::Buffer> zeros(native::Client& client, const std::vector<std::int64_t>& shape,
+                          const char* kind = "device") {
+  static const std::vector<float> values(1 << 16);
+  return harness::put(client.devices().front()->memory(kind), Floats(values, shape));
 }
 
 }  // namespace
@@ -27,13 +27,13 @@ TEST_CASE(report_groups_by_site_shape_and_memory) {
   const auto client = native::Client::make({});
   const auto call_site = Ref<AllocationSite>::adopt(new FixedCallSite({{"a.py", "f", 1, 2}}));
   std::vector<Ref<native::Buffer>> live;
-  for (int i = 0; i < 3; ++i) live.push_back(put(*client, {10, 2}));
-  live.push_back(put(*client, {20}));
-  live.push_back(put(*client, {10, 2}, "unpinned_host"));
+  for (int i = 0; i < 3; ++i) live.push_back(zeros(*client, {10, 2}));
+  live.push_back(zeros(*client, {20}));
+  live.push_back(zeros(*client, {10, 2}, "unpinned_host"));
   live[0]->note_call_site(call_site.share());
   live[1]->note_call_site(call_site.share());
   live.push_back(client->clone(*live[2]));  // shares its storage
-  live.push_back(put(*client, {100}));
+  live.push_back(zeros(*client, {100}));
   live.back()->remove();
   const std::vector<LiveGroup> groups = group_live(std::span<const Ref<native::Buffer>>(live));
   CHECK(groups.size() == 4);
@@ -53,22 +53,22 @@ TEST_CASE(report_comes_with_the_error_and_leaves_no_trace) {
   native::ClientOptions options;
   options.memory_limit = 1000;
   const auto client = native::Client::make(std::move(options));
-  const Ref<native::Buffer> kept = put(*client, {200});
-  const Status status = harness::status_of([&] { (void)put(*client, {51}); });
+  const Ref<native::Buffer> kept = zeros(*client, {200});
+  const Status status = harness::status_of([&] { (void)zeros(*client, {51}); });
   CHECK(status.code() == StatusCode::kResourceExhausted && status.device() == "cpu:0");
   const MemoryReport& report = *status.report();
   CHECK(report.requested == 204 && report.limit == 1000 && report.live_bytes == 800);
   CHECK(report.largest.size() == 1 && report.largest[0].count == 1);
   CHECK(status.message().find("800 of the 1000 bytes") != std::string::npos);
   CHECK(client->budget()->used() == 800 && client->registry().size() == 1);
-  CHECK(put(*client, {50})->bytes() == 200);
+  CHECK(zeros(*client, {50})->bytes() == 200);
 }
 
 TEST_CASE(site_is_noted_once) {
   const auto client = native::Client::make({});
   const auto first = Ref<AllocationSite>::adopt(new FixedCallSite({}));
   const auto second = Ref<AllocationSite>::adopt(new FixedCallSite({}));
-  Ref<native::Buffer> buffer = put(*client, {1});
+  Ref<native::Buffer> buffer = zeros(*client, {1});
   CHECK(!buffer->call_site());
   buffer->note_call_site({});
   buffer->note_call_site(first.share());

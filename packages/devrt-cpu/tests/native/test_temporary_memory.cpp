@@ -12,7 +12,7 @@ namespace {
 constexpr std::int64_t kTaken = 4096;  // by each execution of a program called temporary...
 constexpr std::int64_t kArray = 32;
 
-std::shared_ptr<native::Client> make_client(std::optional<std::int64_t> limit) {
+std::shared_ptr<native::Client> limited_client(std::optional<std::int64_t> limit) {
   native::ClientOptions options;
   options.memory_limit = limit;
   return native::Client::make(std::move(options));
@@ -25,7 +25,7 @@ std::int64_t in_use(const native::Client& client) {
 }  // namespace
 
 TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
-  const auto client = make_client(std::nullopt);
+  const auto client = limited_client(std::nullopt);
   const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   const Ref<native::Buffer> made = call(*temporary, *x);
@@ -37,7 +37,7 @@ TEST_CASE(temporary_memory_counts_until_the_program_has_ended) {
 }
 
 TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
-  const auto client = make_client(3 * kTaken);
+  const auto client = limited_client(3 * kTaken);
   const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> fails = compile(*client, "temporaryfail");
   const Ref<Executable> poison = compile(*client, "temporarypoison");
@@ -50,7 +50,7 @@ TEST_CASE(temporary_memory_is_given_back_by_programs_that_fail) {
 }
 
 TEST_CASE(temporary_memory_that_cannot_be_had_is_refused_before_the_program_runs) {
-  const auto client = make_client(kTaken);
+  const auto client = limited_client(kTaken);
   const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   const Status status = harness::status_of([&] { call(*temporary, *x); });
@@ -95,7 +95,7 @@ TEST_CASE(temporary_memory_is_waited_for_where_its_end_helps) {
 }
 
 TEST_CASE(temporary_memory_is_waited_for_by_threads_under_a_limit) {
-  const auto client = make_client(2 * kTaken + 100 * kArray);
+  const auto client = limited_client(2 * kTaken + 100 * kArray);
   const Ref<native::Buffer> x = put(*client, 1);
   const Ref<Executable> temporary = compile(*client, "temporary");
   in_threads(16, [&](std::size_t t) {

@@ -6,8 +6,8 @@
 #include <cstdint>
 #include <string>
 
+#include "driver_result.hpp"
 #include "gpu_simulator/control.h"
-#include "harness.hpp"
 
 using Result = int;
 using Device = int;

@@ -3,12 +3,10 @@
 
 #include <atomic>
 
+#include "driver_result.hpp"
 #include "gpu/driver.hpp"
-#include "harness.hpp"
 
 namespace devrt::gpu {
-
-inline void ok(int result) { CHECK(result == 0); }
 
 /// Returns the simulated driver by neutral names.
 inline const Driver& driver() { return driver_in(SIMULATOR); }

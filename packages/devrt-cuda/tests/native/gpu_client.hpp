@@ -25,6 +25,7 @@ using namespace native;
 using Buffer = native::Buffer;  // not the template
 
 constexpr std::size_t kMiB = std::size_t{1} << 20;
+constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
 
 inline void configure(const std::string& settings) {
   const char* const problem = devrt_simulator_configure(settings.c_str());

@@ -12,8 +12,6 @@ namespace {
 
 constexpr std::size_t kBytes = 4096;
 
-void ok(Result result) { CHECK(result == 0); }
-
 /// Two ranks, a device and a stream each, with an array that the stream has filled and one that it
 /// has not.
 struct Pair {

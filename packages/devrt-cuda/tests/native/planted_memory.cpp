@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::size_t kBytes = 4096;
 
-void ok(Result result) { CHECK(result == 0); }
-
 void early_free(Machine& m, bool wrong) {
   const Pointer data = m.pooled(kBytes, m.a);
   m.order(m.a, m.b);

@@ -7,8 +7,6 @@ namespace {
 
 constexpr std::size_t kBytes = 4096;
 
-void ok(Result result) { CHECK(result == 0); }
-
 void missing_wait(Machine& m, bool wrong) {
   const Pointer from = m.memory(kBytes), to = m.memory(kBytes);
   ok(cuMemsetD8Async(from, 1, kBytes, m.a));

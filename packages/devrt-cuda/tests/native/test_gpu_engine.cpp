@@ -17,8 +17,6 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
-
 std::string field(int number, const std::string& bytes) {
   return std::string{static_cast<char>(number << 3 | 2), static_cast<char>(bytes.size())} + bytes;
 }

@@ -12,8 +12,6 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
-
 constexpr const char* kFunctions[] = {"cuInit",
                                       "cuDeviceGetCount",
                                       "cuDeviceGet",

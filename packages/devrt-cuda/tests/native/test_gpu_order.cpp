@@ -16,7 +16,6 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
 constexpr std::size_t kBytes = kCount * sizeof(float);
 
 std::shared_ptr<Client> faulty_client(Fault fault, int seed) {

@@ -9,10 +9,7 @@ namespace devrt::gpu {
 
 namespace {
 
-constexpr std::size_t kCount = 300'000;  // float: more than the arena in front of a pool takes
 constexpr std::uint64_t kKeepAll = std::numeric_limits<std::uint64_t>::max();
-
-void ok(int result) { CHECK(result == 0); }
 
 /// What the client needs otherwise than the driver has it.
 struct Attributes {

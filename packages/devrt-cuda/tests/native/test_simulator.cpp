@@ -17,8 +17,6 @@
 
 namespace {
 
-void ok(Result result) { CHECK(result == 0); }
-
 std::uint64_t attribute(Pool pool, int number) {
   std::uint64_t value = 0;
   ok(cuMemPoolGetAttribute(pool, number, &value));

@@ -5,8 +5,8 @@
 #include <thread>
 #include <vector>
 
+#include "driver_result.hpp"
 #include "gpu_simulator/control.h"
-#include "harness.hpp"
 
 using Result = int;
 using Stream = void*;
@@ -48,8 +48,6 @@ Result hipMemsetD8Async(void* data, unsigned char value, std::size_t bytes, Stre
 }
 
 namespace {
-
-void ok(Result result) { CHECK(result == 0); }
 
 void begin(const char* settings) {
   CHECK(devrt_simulator_configure(settings) == nullptr);
