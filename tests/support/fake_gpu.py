@@ -2,6 +2,7 @@
 
 import contextlib
 import os
+import re
 import subprocess
 from pathlib import Path
 
@@ -26,6 +27,11 @@ DONATING = (
 TWO = BINARY.replace("-> {type}", "-> ({type}, {type})").replace(
     "return %0 : {type}", "return %0, %a : {type}, {type}"
 )
+BESIDE = (
+    BINARY.replace("-> {type}", "-> ({type}, {type})")
+    .replace("%a: {type}", "%a: {type} {{tf.aliasing_output = 0 : i32}}")
+    .replace("return %0 : {type}", "return %0, %b : {type}, {type}")
+)
 CALLING = BINARY.replace(
     "stablehlo.add %a, %b : {type}",
     "stablehlo.custom_call @devrt_kernel(%a, %b) {{api_version = 4 : i32, "
@@ -34,8 +40,10 @@ CALLING = BINARY.replace(
     "result_layouts = [dense<0> : tensor<1xindex>]}} : ({type}, {type}) -> {type}",
 )
 PROGRAMS = {"add": BINARY, "add_all": BINARY, "two": TWO, "same": DONATING, "same_must": DONATING,
-            "axpy": CALLING, "axpy_all": CALLING}  # fmt: skip
-MAY, MUST = b"\x0a\x02\x20\x01", b"\x0a\x02\x20\x02"  # an entry of HloInputOutputAliasProto
+            "same_two_must": BESIDE, "axpy": CALLING, "axpy_all": CALLING}  # fmt: skip
+# An entry of HloInputOutputAliasProto, of the only result or of the first; its kind, may or must.
+MAY = re.compile(rb"(\x0a\x02|\x0a\x05\x0a\x01\x00)\x20\x01")
+MUST = b"\\1\x20\x02"
 
 
 def text(name, config="{}"):
@@ -62,8 +70,8 @@ def write_modules(folder):
     for name in PROGRAMS:
         code = client.compile_and_load(text(name)).optimized_program()[1]
         if name.endswith("_must"):
-            assert code.count(MAY) == 1
-            code = code.replace(MAY, MUST)
+            code, count = MAY.subn(MUST, code)
+            assert count == 1
         (folder / f"{name}.hlo").write_bytes(code)
     for name in ("add", "axpy"):
         (folder / f"jit_{name}.hlo").write_bytes((folder / f"{name}.hlo").read_bytes())

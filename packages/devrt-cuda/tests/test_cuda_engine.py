@@ -195,6 +195,18 @@ def test_a_copy_of_it_that_does_not_fit_is_refused(devices):
         assert np.asarray(shared)[0] == 2
 
 
+def test_a_copy_that_does_not_fit_beside_the_program_s_own_results_is_refused(devices):
+    given = {"mock": True, "memory_fraction": 14 * COUNT / (1 << 30)}  # three and a half arrays
+    with default_runtime().make_client(devices[0].platform, given) as limited:
+        x, y = (put(value, limited.local_devices()[0]) for value in (2, 3))
+        shared = x.clone()
+        with pytest.raises(OutOfMemoryError, match="memory_fraction allows"):
+            call("same_two_must", limited.local_devices(), x, y)
+        assert (np.asarray(shared)[0], np.asarray(y)[0]) == (2, 3)
+        del shared
+        assert len(call("same_two_must", limited.local_devices(), x, y)) == 2
+
+
 def test_a_program_on_two_devices_waits_for_nothing_on_the_host(driver, devices, faults):
     given = [pending(driver, device) for device in devices]
     program = devices[0].client.compile_and_load(text("add_all"), devices, num_replicas=2)
