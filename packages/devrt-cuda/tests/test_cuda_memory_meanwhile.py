@@ -115,6 +115,34 @@ def test_an_array_beyond_the_limit_is_refused_while_programs_run(make):
     del kept
 
 
+MUST = """module @must attributes {mhlo.input_output_alias = [{alias = {
+    kind = "must_alias", parameter_index = array<i64>, parameter_number = 0 : i64},
+    output_index = array<i64: 0>}]} {
+  func.func @main(%a: tensor<62914560xui8>, %b: tensor<125829120xui8>)
+      -> (tensor<62914560xui8>, tensor<125829120xui8>) {
+    %0 = stablehlo.add %a, %a : tensor<62914560xui8>
+    %1 = stablehlo.add %b, %b : tensor<125829120xui8>
+    return %0, %1 : tensor<62914560xui8>, tensor<125829120xui8> } }"""
+
+
+@pytest.mark.engine
+def test_a_call_whose_copy_leaves_too_little_for_its_results_is_refused_while_programs_run(make):
+    """Alone the copy fits, and without it the results do."""
+    xla_cpu_library()
+    client = make(memory_fraction=0.3)
+    x, b = put(client, 60 * MIB), put(client, 120 * MIB)
+    shared = x.clone()
+    with programs_in_flight(client) as are_in_flight:
+        must = client.compile_and_load(MUST)
+        before = client.engine_stats()["copies"]
+        with pytest.raises(OutOfMemoryError, match="'must'"):
+            must.execute([x._buffers[0], b._buffers[0]])
+        assert client.engine_stats()["copies"] - before < 20
+        assert are_in_flight()
+    assert not x.is_deleted()
+    assert np.asarray(shared)[0] == 1
+
+
 def test_defragment_keeps_what_an_arena_preallocates(make):
     client = make(allocator="bfc", preallocate=True, memory_fraction=0.25)
     taken = reserved(client)

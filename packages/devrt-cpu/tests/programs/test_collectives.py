@@ -63,6 +63,7 @@ FAILS = """func.func @main(%a: tensor<64x64xf64>) -> tensor<64x64xf64> {
   %0 = stablehlo.custom_call @lapack_dpotrf_ffi(%w#1) {api_version = 4 : i32, backend_config = {}}
     : (tensor<64x64xf64>) -> tensor<64x64xf64>
   return %0 : tensor<64x64xf64> }"""
+LACKS = FAILS.replace("lapack_dpotrf_ffi", "devrt_test_lacks")
 
 
 def over_two(body):
@@ -114,6 +115,19 @@ def test_a_shard_whose_argument_fails_stops_nobody(client):
         reduce.execute_sharded([[bad, good[1]]])
     for result in reduce.execute_sharded([good])[0]:
         assert (np.asarray(result) == 2).all()
+
+
+def test_an_argument_that_found_no_memory_is_no_lack_of_the_call_s_own(client):
+    def lacks(a):
+        raise MemoryError("the function's own")
+
+    client.register_custom_call("devrt_test_lacks", lacks)
+    program, reduce = client.compile_and_load(LACKS), client.compile_and_load(over_two(PLAIN))
+    good = shards(client)
+    (bad,) = program.execute([good[0]])
+    with pytest.raises(OutOfMemoryError, match=r"argument 0 .* could not be made: ") as caught:
+        reduce.execute_sharded([[bad, good[1]]])
+    assert "cannot allocate" not in str(caught.value)
 
 
 MANY = f"""

@@ -80,8 +80,10 @@ bool Donations::keep(Shard& shard, std::size_t i, const Buffer& buffer,
                      const Buffer::Contents& contents, bool is_must) {
   if (!holds_storages()) return false;
   shard.storages.push_back(contents.storage.share());
-  if (is_must) shard.set_view(i, engine_.give_copy(buffer, contents.storage));
-  return is_must;
+  if (!is_must) return false;
+  shard.set_view(i, engine_.give_copy(buffer, contents.storage));
+  copied_.add(buffer.memory()->budget().get(), contents.storage->bytes());
+  return true;
 }
 
 bool Donations::is_taken(const Claim& claim) noexcept {

@@ -3,16 +3,32 @@
 
 #include <cstdint>
 #include <span>
+#include <utility>
 #include <vector>
 
 #include "execution/shard.hpp"
 
 namespace devrt::native {
 
+/// What a call has taken for copies of arguments.
+class CopiedBytes {
+ public:
+  void add(const ByteBudget* budget, std::size_t bytes) { taken_.emplace_back(budget, bytes); }
+  /// Returns how many bytes of a budget it has taken.
+  std::size_t of(const ByteBudget& budget) const noexcept {
+    std::size_t sum = 0;
+    for (const auto& [taken_of, bytes] : taken_) sum += taken_of == &budget ? bytes : 0;
+    return sum;
+  }
+
+ private:
+  std::vector<std::pair<const ByteBudget*, std::size_t>> taken_;
+};
+
 /// Buffers that a call takes the memory of; given back unless the call is made.
 class Donations {
  public:
-  explicit Donations(Engine& engine) noexcept : engine_(engine) {}
+  Donations(Engine& engine, CopiedBytes& copied) noexcept : engine_(engine), copied_(copied) {}
   Donations(const Donations&) = delete;
   Donations& operator=(const Donations&) = delete;
   ~Donations();
@@ -46,6 +62,7 @@ class Donations {
   }
 
   Engine& engine_;
+  CopiedBytes& copied_;
   std::vector<Claim> claims_;
 };
 

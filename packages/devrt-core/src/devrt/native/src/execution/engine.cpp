@@ -171,7 +171,8 @@ std::intptr_t Engine::await(const Buffer& buffer) const {
     const auto stream = client.backend().order_engine(*client_, device_of(buffer), ready);
     if (stream) return *stream;
   }
-  raise_if_error(client.wait(ready));
+  const Status status = client.wait(ready);
+  if (!status.ok()) throw FailedArgument(status);
   return 0;
 }
 

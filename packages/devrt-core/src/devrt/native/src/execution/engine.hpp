@@ -29,6 +29,13 @@ struct EngineCounters {
 /// INVALID_ARGUMENT for a plugin that is too old, or for devices of another platform.
 std::shared_ptr<const pjrt::Api> load_engine(const std::string& library);
 
+/// What an argument was made by failed: no fault of the call that takes it, also where memory was
+/// lacking.
+class FailedArgument final : public StatusError {
+ public:
+  using StatusError::StatusError;
+};
+
 /// A client's engine, made at its first compilation.
 class Engine {
  public:
@@ -79,7 +86,8 @@ class Engine {
  private:
   PJRT_Device* device_of(const Buffer& buffer) const;
   Ref<pjrt::Buffer> give_always(const Buffer& buffer, const Ref<Storage>& storage);
-  /// Waits for a buffer's data, or has the engine do it; then returns the stream that will.
+  /// Waits for a buffer's data, or has the engine do it; then returns the stream that will. Throws
+  /// `FailedArgument` if there is none.
   std::intptr_t await(const Buffer& buffer) const;
 
   static constexpr std::size_t kNone = SIZE_MAX;

@@ -12,6 +12,7 @@
 #include "devrt/base/live_registry.hpp"
 #include "devrt/base/small_array.hpp"
 #include "devrt/pjrt/engine/holding_context.hpp"
+#include "execution/donations.hpp"
 #include "execution/engine.hpp"
 #include "execution/temporary_memory.hpp"
 
@@ -74,8 +75,13 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
   Executable(Client& client, std::shared_ptr<Engine> engine, Ref<pjrt::Executable> loaded);
   static Ref<Executable> adopt(Client& client, std::shared_ptr<Engine> engine,
                                Ref<pjrt::Executable> loaded);
+  /// How far an attempt of a call came.
+  struct Attempt {
+    bool has_begun = false;  ///< so that it cannot be made again
+    CopiedBytes copied;
+  };
   void start(std::span<const std::span<Buffer* const>> arguments, std::span<Ref<Buffer>> results,
-             std::int64_t stream, std::span<ReadyEvent> ended, bool& has_begun) const;
+             std::int64_t stream, std::span<ReadyEvent> ended, Attempt& attempt) const;
   /// Does the same for a simple program, without what such a one has no need of.
   void start_simple(std::span<Buffer* const> arguments, std::span<Ref<Buffer>> results,
                     bool& has_begun) const;
@@ -92,8 +98,9 @@ class Executable final : public RefCounted<Executable>, public LiveLink {
     bool has_waited = false;  ///< for all that was in flight
   };
   static constexpr int kMostRetriesAtOnce = 10;
-  /// After a lack of memory: waits for others to give some back. Returns whether to try again.
-  bool wait_for_others(const Status& why, Retries& retries) const;
+  /// After a lack of memory in an attempt that had copied so much: waits for others to give some
+  /// back. Returns whether to try again.
+  bool wait_for_others(const Status& why, const CopiedBytes& copied, Retries& retries) const;
   /// Returns what tells errors of custom calls apart, where the program makes some. Those of shards
   /// that run together are held back: who failed would leave the others waiting.
   Ref<pjrt::ffi::HoldingContext> context_of(bool is_together, std::size_t shard,

@@ -8,7 +8,6 @@
 #include <vector>
 
 #include "execution/custom_calls.hpp"
-#include "execution/donations.hpp"
 #include "execution/executable.hpp"
 #include "execution/outputs.hpp"
 
@@ -51,12 +50,12 @@ void await_arguments(const Client& client, const Engine& engine,
       if (!is_awaited(engine, shard[i], others)) continue;
       const Status status = client.wait(shard[i]->ready());
       if (status.ok()) continue;
-      throw StatusError(Status(status.code(), "execute failed: argument " + std::to_string(i) +
-                                                  " of program '" + program +
-                                                  "' could not be made: " + status.message())
-                            .because(status.reason())
-                            .during("execute")
-                            .on(status.device()));
+      throw FailedArgument(Status(status.code(), "execute failed: argument " + std::to_string(i) +
+                                                     " of program '" + program +
+                                                     "' could not be made: " + status.message())
+                               .because(status.reason())
+                               .during("execute")
+                               .on(status.device()));
     }
   }
 }
@@ -100,30 +99,38 @@ void Executable::execute(std::span<const std::span<Buffer* const>> arguments,
     for (const Device* device : devices_) check_not_called_from(*device, "execute");
   }
   for (Retries retries;;) {
-    bool has_begun = false;
+    Attempt attempt;
     try {
       if (is_simple_ && stream == 0 && ended.empty()) [[likely]] {
-        return start_simple(arguments.front(), results, has_begun);
+        return start_simple(arguments.front(), results, attempt.has_begun);
       }
-      return start(arguments, results, stream, ended, has_begun);
+      return start(arguments, results, stream, ended, attempt);
+    } catch (const FailedArgument& error) {
+      throw describe_failure(error.status(), signature_->name, devices_);
     } catch (const StatusError& error) {
       const Status status = pjrt::with_known_code(error.status());
       const bool is_out_of_memory = status.code() == StatusCode::kResourceExhausted;
-      if (!has_begun && is_out_of_memory && wait_for_others(status, retries)) continue;
+      if (is_out_of_memory && !attempt.has_begun &&
+          wait_for_others(status, attempt.copied, retries)) {
+        continue;
+      }
       if (is_out_of_memory) throw_lack_of_memory(status, arguments.size());
       throw describe_failure(error.status(), signature_->name, devices_);
     }
   }
 }
 
-bool Executable::wait_for_others(const Status& why, Retries& retries) const {
+bool Executable::wait_for_others(const Status& why, const CopiedBytes& copied,
+                                 Retries& retries) const {
   const MemoryReport* report = why.report();
   if (report && report->requested > report->limit) return false;
   if (report && report->is_of_limit) {
-    const auto bytes = static_cast<std::size_t>(report->requested);
     const ByteBudget& budget = *limited_memory(report->device).budget();
+    // The copies were given back, and are made again.
+    const std::size_t bytes = static_cast<std::size_t>(report->requested) + copied.of(budget);
+    if (bytes > budget.limit()) return false;
     if (client_->wait_for_programs(budget, bytes)) return true;
-    // Others gave them back meanwhile; or they are what this call had taken for copies.
+    // Others gave them back meanwhile, and others may take them again.
     if (budget.left() >= bytes && retries.at_once++ < kMostRetriesAtOnce) return true;
   }
   // What was deleted meanwhile is freed with the end of what still uses it.
@@ -142,7 +149,11 @@ void Executable::throw_lack_of_memory(const Status& why, std::size_t devices) co
     const ProgramNeeds needs = needs_with_outputs(*signature_, devices);
     throw StatusError(devices_.front()->default_memory().describe_lack(needs, why));
   }
-  if (!report->program || !report->is_of_limit) return;  // there is more, or of an argument
+  if (!report->program) {
+    throw StatusError(why.reworded("execute failed: an argument of program '" + signature_->name +
+                                   "' could not be copied: " + why.message()));
+  }
+  if (!report->is_of_limit) return;  // there is more
   throw StatusError(limited_memory(report->device).describe_limit(*report));
 }
 
@@ -237,7 +248,7 @@ void Executable::start_simple(std::span<Buffer* const> arguments, std::span<Ref<
 
 void Executable::start(std::span<const std::span<Buffer* const>> arguments,
                        std::span<Ref<Buffer>> results, std::int64_t stream,
-                       std::span<ReadyEvent> ended, bool& has_begun) const {
+                       std::span<ReadyEvent> ended, Attempt& attempt) const {
   const Ref<pjrt::Executable> loaded = this->loaded("execute");
   const std::size_t num_outputs = signature_->outputs.size();
   const bool is_together =
@@ -261,7 +272,7 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   }
   StreamOrder::Slot slot =
       engine_->streams().wait(stream, device_numbers_, [this] { client_->check_signals(); });
-  Donations donations(*engine_);
+  Donations donations(*engine_, attempt.copied);
   std::vector<std::int64_t> kept;
   if (signature_->has_donation) {
     kept = donations.claim_all(*signature_, arguments, shards.span());
@@ -286,9 +297,9 @@ void Executable::start(std::span<const std::span<Buffer* const>> arguments,
   const ProgramCall call{.number = next_call_number(), .is_of_job = is_of_job_};
   Context context = context_of(waits_for_others, 0, call.number);
   // Whatever the engine refuses of one device's program without effects may be tried again.
-  has_begun = shards.size() > 1 || context || signature_->has_donation;
+  attempt.has_begun = shards.size() > 1 || context || signature_->has_donation;
   const auto finish = [&](std::size_t i, pjrt::Event done) {
-    has_begun = true;
+    attempt.has_begun = true;
     ReadyEvent event =
         take_outputs(shards[i].outputs->span(), std::move(done), targets(i),
                      {std::move(notes[i]), std::move(slots[i]), std::move(reservations[i]),

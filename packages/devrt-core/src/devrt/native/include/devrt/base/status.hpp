@@ -87,6 +87,12 @@ class [[nodiscard]] Status {
     return std::move(*this);
   }
 
+  /// Returns the same error in other words.
+  Status reworded(std::string message) const {
+    Status other(code(), std::move(message));
+    return std::move(other).because(reason()).during(operation()).on(device()).with(facts().report);
+  }
+
   bool ok() const noexcept { return !detail_; }
   StatusCode code() const noexcept { return detail_ ? detail_->code : StatusCode::kOk; }
   Reason reason() const noexcept { return detail_ ? detail_->reason : Reason::kNone; }
