@@ -28,6 +28,8 @@ failed=0
 # One part of the cases for each processor: most wait more than they compute.
 parts=$(nproc)
 ((parts <= 8)) || parts=8
+# An interrupt does not reach what runs in the background.
+trap 'kill $(jobs -p) 2>/dev/null || true' EXIT
 
 # Runs an executable's cases, the parts side by side, and adds to the sums what a part printed.
 run_parts() {
